@@ -5,6 +5,7 @@ into a temporary folder, every file is byte for byte the committed one, and ther
 """
 
 import argparse
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -34,12 +35,20 @@ def generate(proto: Path) -> Stubs:
     if not sources:
         raise FileNotFoundError(f"no .proto file in {proto / PACKAGE}")
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{proto}"]
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{proto}", f"-I{google_sources()}"]
         command += [f"--plugin={name}={plugin(name)}" for name in ("protoc-gen-mypy", "protoc-gen-mypy_grpc")]
         command += [f"--python_out={folder}", f"--grpc_python_out={folder}"]
         command += [f"--mypy_out=quiet:{folder}", f"--mypy_grpc_out=quiet:{folder}"]
         subprocess.run([*command, *sources], check=True)
         return {path.name: rehomed(path.read_bytes()) for path in (Path(folder) / PACKAGE).glob(PATTERN)}
+
+
+def google_sources() -> Path:
+    """Find the folder of `google/rpc/status.proto`: its distribution installs it beside the module."""
+    found = importlib.util.find_spec("google.rpc.status_pb2")
+    if found is None or found.origin is None:
+        raise FileNotFoundError("googleapis-common-protos is not installed: run `make setup`")
+    return Path(found.origin).parents[2]
 
 
 def plugin(name: str) -> Path:
