@@ -1,0 +1,124 @@
+"""What a local write makes of the register it reads (DESIGN section 4; docs/decisions/0002).
+
+A write replaces every sibling it reads. It folds some of them into the record it makes and carries along,
+verbatim, those live ones whose payload it cannot read. What it makes shares one context, which covers all
+that was replaced and none of what it made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from crdt.clock import Clock
+from crdt.codec import encode_record
+from crdt.dot import Dot, Millis
+from crdt.expiry import Life
+from crdt.fold import fold, read_record
+from crdt.record import Edit, Record, concurrent, edited, join_records, shown
+from crdt.register import Register, Sibling, context_over, make_register
+
+__all__ = ["Basis", "basis", "bury", "lapse", "rewrite", "saying_again"]
+
+CREATION_FIELDS = ("kind", "created_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a remember, an update or a lapse finds at a key."""
+
+    register: Register
+    """Everything there: the write replaces it."""
+    record: Record
+    """What the write builds on: the fold of a live entry; of an absent one, what its tombstones had seen."""
+    life: Life | None
+    """None: the entry is absent, and a remember creates it."""
+    undecodable: Register
+    """Live siblings that are carried along verbatim."""
+
+
+def basis(register: Register, now: Millis) -> Basis:
+    """Read a register for a write at ``now``."""
+    found = fold(register, now)
+    if found is None:
+        tombstones = (read_record(sibling) for sibling in register if sibling.tombstone)
+        seen = join_records(*(record for record in tombstones if record is not None))
+        return Basis(register, seen, None, ())
+    return Basis(register, found.record, found.life, found.undecodable)
+
+
+def saying_again(basis: Basis, edit: Edit) -> Edit:
+    """The edit, with ``kind`` and ``created_at`` put again where the entry has one value for them and the
+    edit has none.
+
+    So an entry that survives a concurrent forget keeps them.
+    """
+    again = {
+        name: shown(store).value
+        for name in CREATION_FIELDS
+        if name not in edit.fields and (store := basis.record.fields.get(name)) and not concurrent(store)
+    }
+    return Edit(
+        fields={**again, **edit.fields},
+        add_tags=edit.add_tags,
+        remove_tags=edit.remove_tags,
+        add_links=edit.add_links,
+        remove_links=edit.remove_links,
+    )
+
+
+def _with_own(seen: Clock, register: Register, dot: Dot) -> Clock:
+    """The record context of a write: what was folded, and the write's own dot.
+
+    The run of the own dot begins just above the last dot of this actor that the replaced siblings know of.
+    None in between belongs to this key, so nothing unfolded is claimed, and in ordinary life the context
+    stays one run per actor.
+    """
+    last = context_over(register).get(dot.actor, dot.counter - 1)
+    return seen.with_run(dot.actor, last + 1, dot.counter)
+
+
+def _carried(
+    siblings: Register, first: Dot, register: Register, expires_at: Millis | None, now: Millis
+) -> Register:
+    """Undecodable payloads under dots of our own, the same bytes only once."""
+    context = context_over(register)
+    payloads = sorted({sibling.payload for sibling in siblings})
+    return tuple(
+        Sibling(Dot(first.actor, first.counter + at), context, payload, False, expires_at, now)
+        for at, payload in enumerate(payloads)
+    )
+
+
+def rewrite(found: Basis, edit: Edit, dot: Dot, now: Millis, expires_at: Millis | None) -> Register:
+    """The register after a remember, an update, or a lapse of a readable entry (with an empty edit).
+
+    ``dot`` is the first of the dots that the write takes: as many, with consecutive counters, as siblings
+    come back.
+    """
+    seen = _with_own(found.record.context, found.register, dot)
+    record = edited(replace(found.record, context=seen), edit, dot, now)
+    own = Sibling(dot, context_over(found.register), encode_record(record), False, expires_at, now)
+    after = Dot(dot.actor, dot.counter + 1)
+    return make_register((own, *_carried(found.undecodable, after, found.register, expires_at, now)))
+
+
+def lapse(found: Basis, dot: Dot, now: Millis, expires_at: Millis) -> Register:
+    """The register after a lapse. Where no value can be read, only the payloads themselves are written again."""
+    if found.life is not None and len(found.undecodable) == len(found.life.values):
+        return _carried(found.undecodable, dot, found.register, expires_at, now)
+    return rewrite(found, Edit(), dot, now, expires_at)
+
+
+def bury(register: Register, dot: Dot, now: Millis, *, covering: Register | None = None) -> Register:
+    """The register after a forget: one tombstone over everything, hidden or not.
+
+    With ``covering``, a tombstone over exactly those siblings (a removal on behalf, section 7), beside the
+    rest.
+    """
+    buried = register if covering is None else covering
+    records = (read_record(sibling) for sibling in buried)
+    seen = join_records(*(record for record in records if record is not None)).context
+    record = Record(context=_with_own(seen, register, dot))
+    tombstone = Sibling(dot, context_over(buried), encode_record(record), True, None, now)
+    rest = () if covering is None else tuple(sibling for sibling in register if sibling not in covering)
+    return make_register((tombstone, *rest))
