@@ -245,7 +245,8 @@ def _stores(record: Record) -> Iterable[DotStore]:
 
 
 def encode_record(record: Record) -> bytes:
-    """The payload of a record: version, actors, context, fields, tags, links, revisions, everything in order."""
+    """The payload of a record: version, actors, context, fields, tags, links, revisions, everything in order.
+    """
     actors = set(record.context.runs)
     actors.update(dot.actor for store in _stores(record) for dot in store)
     actors.update(key.dot.actor for key in record.revisions)

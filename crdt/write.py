@@ -103,7 +103,8 @@ def rewrite(found: Basis, edit: Edit, dot: Dot, now: Millis, expires_at: Millis 
 
 
 def lapse(found: Basis, dot: Dot, now: Millis, expires_at: Millis) -> Register:
-    """The register after a lapse. Where no value can be read, only the payloads themselves are written again."""
+    """The register after a lapse. Where no value can be read, only the payloads themselves are written again.
+    """
     if found.life is not None and len(found.undecodable) == len(found.life.values):
         return _carried(found.undecodable, dot, found.register, expires_at, now)
     return rewrite(found, Edit(), dot, now, expires_at)
