@@ -1,15 +1,17 @@
-"""What the core asks of a store: ordered tables of byte strings, snapshots, and durable transactions (design, section 2).
+"""What the core asks of a store: ordered tables of byte strings, snapshots, durable transactions.
 
-Two implementations pass one contract suite: :class:`replica.storage.memory.MemoryStorage` and
-:class:`replica.storage.lmdb_store.LmdbStorage`. The contract in words:
+It is the small storage interface of the design, section 2. Two implementations pass one contract suite:
+:class:`replica.storage.memory.MemoryStorage` and :class:`replica.storage.lmdb_store.LmdbStorage`. The
+contract in words:
 
-- A snapshot shows the store as the last commit before it left it, whatever is committed meanwhile.
-- A transaction sees its own writes. One is open at a time; others wait. It commits durably when its block ends, or,
-  on any exception, changes nothing.
+- A snapshot shows the store as of the last commit before the snapshot was taken, whatever is committed
+  meanwhile.
+- A transaction sees its own writes. One is open at a time; others wait. It commits durably when its block
+  ends, or, on any exception, changes nothing.
 - Keys are 1 to 511 bytes. Values are any bytes, and every value handed out is a copy of its own.
-- Iterating over a table that the same transaction writes to is allowed. Each step yields the next row in order after
-  the one yielded last, as the table *then* is: rows written ahead of the iteration are seen, rows deleted ahead of it
-  are not, no row is yielded twice.
+- Iterating over a table that the same transaction writes to is allowed. Each step yields the next row in
+  order after the one yielded last, as the table *then* is: rows written ahead of the iteration are seen,
+  rows deleted ahead of it are not, no row is yielded twice.
 - A snapshot, a transaction or an iteration that is used after its block ended raises :class:`StorageClosed`.
 """
 
@@ -69,8 +71,8 @@ class Table(enum.Enum):
 class Snapshot(Protocol):
     """One state of the whole store, which stays as it is while it is held.
 
-    Hold it briefly and let go of it before waiting for anything: the space that later commits free cannot be reused
-    while an older snapshot is open.
+    Hold it briefly and let go of it before waiting for anything: the space that later commits free cannot
+    be reused while an older snapshot is open.
     """
 
     def get(self, table: Table, key: bytes) -> bytes | None:
@@ -80,9 +82,9 @@ class Snapshot(Protocol):
     def items(
         self, table: Table, start: bytes = b"", stop: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with ``start <= key < stop`` (`stop` None: to the end), in byte order of their keys, or in reverse.
+        """Rows with ``start <= key < stop``, in byte order of their keys, or in reverse.
 
-        The bounds are not keys: they may be empty, or longer than a key may be.
+        `stop` None means to the end. The bounds are not keys: they may be empty, or longer than a key may be.
         """
         ...
 
@@ -100,11 +102,17 @@ class Transaction(Snapshot, Protocol):
         ...
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
-        """Store `value` at `key`, replacing what is there. Raises ValueError for a bad key, StorageFull when full."""
+        """Store `value` at `key`, replacing what is there.
+
+        Raises ValueError for a bad key, StorageFull when full.
+        """
         ...
 
     def delete(self, table: Table, key: bytes) -> bool:
-        """Remove the row at `key`; True if one was there. Raises ValueError for a bad key, StorageFull when full."""
+        """Remove the row at `key`; True if one was there.
+
+        Raises ValueError for a bad key, StorageFull when full.
+        """
         ...
 
 
@@ -118,17 +126,18 @@ class Storage(Protocol):
     def transaction(self) -> AbstractContextManager[Transaction]:
         """A transaction, for the length of a ``with`` block.
 
-        It is committed, durably, when the block ends; an exception aborts it and travels on. Raises StorageFull
-        (nothing was written), StorageClosed, and StorageError if this very thread has a transaction open already.
-        Prefer :meth:`run`, which gets over a full map by itself.
+        It is committed, durably, when the block ends; an exception aborts it and travels on. Raises
+        StorageFull (nothing was written), StorageClosed, and StorageError if this very thread has a
+        transaction open already. Prefer :meth:`run`, which gets over a full map by itself.
         """
         ...
 
     def run(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` in one transaction, commit durably, and return what it returned.
 
-        `work` may be run more than once (the store grows and starts over), so its only effects are those on the
-        transaction. An exception out of it aborts the transaction and travels on. Raises like :meth:`transaction`.
+        `work` may be run more than once (the store grows and starts over), so its only effects are those on
+        the transaction. An exception out of it aborts the transaction and travels on. Raises like
+        :meth:`transaction`.
         """
         ...
 
@@ -145,9 +154,9 @@ class StorageError(Exception):
 
 
 class StorageFull(StorageError):
-    """The store has no room: its map, its disk, or one transaction is full. Nothing was written, and reads go on.
+    """The store has no room. Nothing was written, and reads go on.
 
-    The message says which it is, and the remedy.
+    The message says what is full (the map, the disk, or one transaction) and the remedy.
     """
 
 
@@ -184,7 +193,9 @@ class DamagedRow(StorageError):
     """The checksum of a stored row does not match the row: it must not be used."""
 
     def __init__(self, table: Table, key: bytes) -> None:
-        super().__init__(f"damaged row in table {table.value} at key {key.hex()}; it has to be fetched again from a peer")
+        super().__init__(
+            f"damaged row in table {table.value} at key {key.hex()}; it has to be fetched again from a peer"
+        )
         self.table = table
         """Where the row is."""
         self.key = key
