@@ -22,7 +22,7 @@ DEADLINE_EXCEEDED, CANCELLED or a broken connection the caller cannot know: it r
 same `request_id`. The status carries details:
 
 * google.rpc.BadRequest with a violation for each field at fault, named as in the request (`tags[3]`,
-  `add_links[0].relation`, and `entries[7].body` inside a batch);
+  `add_links[0].relation`);
 * google.rpc.ErrorInfo with domain `ricordo`, a reason in UPPER_SNAKE_CASE, and in its metadata `field` (as
   above, where there is one) and `remedy`: what the caller can do, in a sentence.
 
