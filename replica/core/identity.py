@@ -47,7 +47,7 @@ class Identity:
 
 
 def check_cluster(cluster: str) -> str:
-    """The cluster id itself, if it is one (the rules of a key component, and no whitespace); raises Refused."""
+    """The cluster id itself, if it is one: a key component without whitespace. Raises Refused."""
     try:
         check_component("cluster", cluster)
     except InvalidKey as error:
@@ -93,7 +93,7 @@ def begin_store(transaction: Transaction, cluster: str | None, now: Millis, entr
         if cluster is not None and cluster != known.cluster:
             raise Refused(
                 Code.FAILED_PRECONDITION,
-                f"this data directory belongs to cluster {known.cluster!r}; name that one, or another data directory",
+                f"this data directory belongs to cluster {known.cluster!r}: name that one, or another directory",
                 field="cluster",
             )
         return known
