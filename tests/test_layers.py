@@ -12,17 +12,23 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "crdt": frozenset(),
     "replica": frozenset(),
     "replica.core": frozenset({"crdt"}),
+    "replica.durations": frozenset({"crdt"}),
+    "replica.config": frozenset({"crdt", "replica.core", "replica.durations"}),
     "replica.storage": frozenset({"crdt", "replica.core"}),
     "replica.wire": frozenset({"crdt", "replica.core"}),
     "replica.simulator": frozenset({"crdt", "replica.core", "replica.storage"}),
     "replica.simulator.oracle": frozenset(),
     "replica.client": frozenset({"crdt", "replica.core", "replica.wire"}),
-    "replica.server": frozenset({"crdt", "replica.core", "replica.storage", "replica.wire"}),
+    "replica.server": frozenset(
+        {"crdt", "replica.config", "replica.core", "replica.durations", "replica.storage", "replica.wire"}
+    ),
     "replica.cli": frozenset(
         {
             "crdt",
             "replica.client",
+            "replica.config",
             "replica.core",
+            "replica.durations",
             "replica.server",
             "replica.simulator",
             "replica.storage",
