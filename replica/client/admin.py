@@ -1,0 +1,58 @@
+"""The calls of `Admin`: each function builds one, and the clients have a method of its name.
+
+Errors are those of `proto/ricordo/v1/admin.proto`. Every call may be repeated.
+"""
+
+from __future__ import annotations
+
+from replica.client.call import Call, reader
+from replica.client.status import Compacted, Digest, Status
+from replica.wire import admin_pb2 as pb
+
+__all__ = ["add_peer", "compact", "get_digest", "get_status", "remove_peer"]
+
+_SERVICE = "/ricordo.v1.Admin/"
+
+
+def get_status() -> Call[pb.GetStatusRequest, Status]:
+    """Ask how the replica is, and how it sees its peers."""
+    return Call(_SERVICE + "GetStatus", pb.GetStatusRequest(), reader(pb.GetStatusResponse, Status.of))
+
+
+def get_digest(*, at_ms: int | None = None, repo_id: str | None = None) -> Call[pb.GetDigestRequest, Digest]:
+    """Ask for a digest of the entries live at a moment (now), in one repository (all of them). To compare
+    replicas, ask all with one moment.
+    """
+    request = pb.GetDigestRequest(at_ms=at_ms, repo_id=repo_id)
+    return Call(_SERVICE + "GetDigest", request, reader(pb.GetDigestResponse, Digest.of))
+
+
+def add_peer(cluster: str, address: str) -> Call[pb.AddPeerRequest, bool]:
+    """Replicate from a peer at `host:port`, now and after every restart. False: it was already there.
+
+    Raises AlreadyExistsError where the cluster is known by another address.
+    """
+    request = pb.AddPeerRequest(cluster=cluster, address=address)
+    return Call(_SERVICE + "AddPeer", request, reader(pb.AddPeerResponse, _added))
+
+
+def remove_peer(cluster: str) -> Call[pb.RemovePeerRequest, bool]:
+    """Replicate from a peer no longer. What came from it stays. False: there was no such peer.
+
+    Raises FailedPreconditionError where the peer comes from the configuration.
+    """
+    request = pb.RemovePeerRequest(cluster=cluster)
+    return Call(_SERVICE + "RemovePeer", request, reader(pb.RemovePeerResponse, _removed))
+
+
+def compact() -> Call[pb.CompactRequest, Compacted]:
+    """Drop tombstones and expired entries that every member has seen, and say what has to stay."""
+    return Call(_SERVICE + "Compact", pb.CompactRequest(), reader(pb.CompactResponse, Compacted.of))
+
+
+def _added(response: pb.AddPeerResponse) -> bool:
+    return response.added
+
+
+def _removed(response: pb.RemovePeerResponse) -> bool:
+    return response.removed
