@@ -93,7 +93,7 @@ def begin_store(transaction: Transaction, cluster: str | None, now: Millis, entr
         if cluster is not None and cluster != known.cluster:
             raise Refused(
                 Code.FAILED_PRECONDITION,
-                f"this data directory belongs to cluster {known.cluster!r}: name that one, or another directory",
+                f"this data directory belongs to cluster {known.cluster!r}: name it, or another directory",
                 field="cluster",
             )
         return known
