@@ -14,13 +14,22 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "replica.core": frozenset({"crdt"}),
     "replica.durations": frozenset({"crdt"}),
     "replica.config": frozenset({"crdt", "replica.core", "replica.durations"}),
+    "replica.logs": frozenset(),
     "replica.storage": frozenset({"crdt", "replica.core"}),
     "replica.wire": frozenset({"crdt", "replica.core"}),
     "replica.simulator": frozenset({"crdt", "replica.core", "replica.storage"}),
     "replica.simulator.oracle": frozenset(),
     "replica.client": frozenset({"crdt", "replica.core", "replica.wire"}),
     "replica.server": frozenset(
-        {"crdt", "replica.config", "replica.core", "replica.durations", "replica.storage", "replica.wire"}
+        {
+            "crdt",
+            "replica.config",
+            "replica.core",
+            "replica.durations",
+            "replica.logs",
+            "replica.storage",
+            "replica.wire",
+        }
     ),
     "replica.cli": frozenset(
         {
