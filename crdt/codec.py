@@ -11,12 +11,13 @@ another key.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 import msgpack
 
-from crdt.clock import Clock
+from crdt.clock import Clock, Runs
 from crdt.dot import Actor, Dot, Incarnation, Millis
 from crdt.record import DotStore, Link, Record, RevisionKey, Value
 from crdt.register import Register, Sibling, make_register
@@ -42,7 +43,8 @@ RECORD_FORMAT = 1
 REGISTER_FORMAT = 1
 
 _Plain: TypeAlias = "str | int | bytes | bool | float | list[_Plain] | dict[_Plain, _Plain] | None"
-_T = TypeVar("_T")
+_Key = TypeVar("_Key", Actor, Dot, Link, RevisionKey, str)
+_Element = TypeVar("_Element")
 
 
 class Undecodable(ValueError):
@@ -79,7 +81,12 @@ def _pack(plain: object) -> bytes:
 
 def _unpack(data: bytes) -> _Plain:
     try:
-        plain: _Plain = msgpack.unpackb(data, raw=False, strict_map_key=False)
+        # Skipping builds nothing, and fails where a declared length exceeds what follows. Without it, nested
+        # lists that each declare a great length would all be given their memory first.
+        skipper = msgpack.Unpacker(max_buffer_size=max(len(data), 1))
+        skipper.feed(data)
+        skipper.skip()
+        plain: _Plain = msgpack.unpackb(data, raw=False)
     except (ValueError, msgpack.UnpackException, RecursionError) as error:
         raise Undecodable(f"not MessagePack: {type(error).__name__}") from None
     return plain
@@ -126,13 +133,18 @@ def _versioned(data: bytes, newest: int, count: int, what: str) -> list[_Plain]:
     return _fields(plain, count)[1:]
 
 
-def _ascending(values: Iterable[_T], key: str) -> None:
-    """Refuse an encoding that is not the canonical one: two encodings of one value would hash differently."""
-    previous: list[_T] = []
-    for value in values:
-        if previous and not previous[0] < value:  # type: ignore[operator]  # callers pass one ordered type
-            raise Undecodable(f"{key} are not in ascending order")
-        previous = [value]
+def _ascending(keys: Sequence[_Key], what: str) -> None:
+    """Refuse keys that are not each greater than the one before: none stands twice, and equal values have one
+    encoding.
+    """
+    if len(keys) > 1 and not all(before < after for before, after in pairwise(keys)):
+        raise Undecodable(f"{what} are not in ascending order")
+
+
+def _ascending_map(rows: Sequence[tuple[_Key, _Element]], what: str) -> dict[_Key, _Element]:
+    if len(rows) > 1:
+        _ascending([key for key, _ in rows], what)
+    return dict(rows)
 
 
 # --- actors
@@ -168,17 +180,17 @@ def _actor(actors: list[Actor], plain: _Plain) -> Actor:
 # --- clocks
 
 
-def encode_runs(runs: tuple[int, ...]) -> bytes:
+def encode_runs(runs: Runs) -> bytes:
     """The runs of one actor, as a clock row holds them."""
     return _pack(runs)
 
 
-def decode_runs(data: bytes) -> tuple[int, ...]:
+def decode_runs(data: bytes) -> Runs:
     """Inverse of :func:`encode_runs`; raises :class:`Undecodable`."""
     return _read_runs(_list(_unpack(data)))
 
 
-def _read_runs(plain: list[_Plain]) -> tuple[int, ...]:
+def _read_runs(plain: list[_Plain]) -> Runs:
     runs = tuple(_int(bound, 1) for bound in plain)
     if not runs or len(runs) % 2:
         raise Undecodable("runs come in pairs")
@@ -195,12 +207,11 @@ def _plain_clock(clock: Clock, table: _ActorTable) -> list[list[int]]:
 
 
 def _read_clock(plain: _Plain, actors: list[Actor]) -> Clock:
-    runs: dict[Actor, tuple[int, ...]] = {}
+    rows: list[tuple[Actor, Runs]] = []
     for row in _list(plain):
         index, *bounds = _list(row) or [None]
-        runs[_actor(actors, index)] = _read_runs(bounds)
-    _ascending(runs, "actors of a clock")
-    return Clock(runs)
+        rows.append((_actor(actors, index), _read_runs(bounds)))
+    return Clock(_ascending_map(rows, "actors of a clock"))
 
 
 def encode_clock(clock: Clock) -> bytes:
@@ -226,17 +237,16 @@ def _plain_store(store: DotStore, table: _ActorTable) -> list[tuple[int, int, ob
 
 
 def _read_store(plain: _Plain, actors: list[Actor]) -> DotStore:
-    store: dict[Dot, Value] = {}
+    rows: list[tuple[Dot, Value]] = []
     for row in _list(plain):
         actor, counter, value, written_at = _fields(row, 4)
-        if value is not None and type(value) not in (str, int, bytes):
+        if isinstance(value, bool) or not (value is None or isinstance(value, str | int | bytes)):
             raise Undecodable("a field holds what is neither text, integer, bytes nor nothing")
-        assert value is None or isinstance(value, str | int | bytes)
-        store[Dot(_actor(actors, actor), _int(counter, 1))] = Value(value, Millis(_int(written_at, -(2**63))))
-    if not store:
+        dot = Dot(_actor(actors, actor), _int(counter, 1))
+        rows.append((dot, Value(value, Millis(_int(written_at, -(2**63))))))
+    if not rows:
         raise Undecodable("an element is put by no write")
-    _ascending(store, "dots")
-    return store
+    return _ascending_map(rows, "dots")
 
 
 def _stores(record: Record) -> Iterable[DotStore]:
@@ -245,8 +255,7 @@ def _stores(record: Record) -> Iterable[DotStore]:
 
 
 def encode_record(record: Record) -> bytes:
-    """The payload of a record: version, actors, context, fields, tags, links, revisions, everything in order.
-    """
+    """The payload of a record: version, actors, context, fields, tags, links, revisions, each in order."""
     actors = set(record.context.runs)
     actors.update(dot.actor for store in _stores(record) for dot in store)
     actors.update(key.dot.actor for key in record.revisions)
@@ -268,35 +277,32 @@ def encode_record(record: Record) -> bytes:
 
 
 def _read_named(plain: _Plain, actors: list[Actor], what: str) -> Mapping[str, DotStore]:
-    stores: dict[str, DotStore] = {}
+    rows: list[tuple[str, DotStore]] = []
     for row in _list(plain):
         name, store = _fields(row, 2)
-        stores[_str(name)] = _read_store(store, actors)
-    _ascending(stores, what)
-    return stores
+        rows.append((_str(name), _read_store(store, actors)))
+    return _ascending_map(rows, what)
 
 
 def decode_record(payload: bytes) -> Record:
     """Inverse of :func:`encode_record`; raises :class:`Undecodable`."""
     table, context, fields, tags, links, revisions = _versioned(payload, RECORD_FORMAT, 7, "record")
     actors = _read_actors(table)
-    link_stores: dict[Link, DotStore] = {}
+    link_rows: list[tuple[Link, DotStore]] = []
     for row in _list(links):
         relation, target, store = _fields(row, 3)
-        link_stores[Link(_str(relation), _str(target))] = _read_store(store, actors)
-    _ascending(link_stores, "links")
-    revision_stores: dict[RevisionKey, DotStore] = {}
+        link_rows.append((Link(_str(relation), _str(target)), _read_store(store, actors)))
+    revision_rows: list[tuple[RevisionKey, DotStore]] = []
     for row in _list(revisions):
         name, actor, counter, store = _fields(row, 4)
         key = RevisionKey(_str(name), Dot(_actor(actors, actor), _int(counter, 1)))
-        revision_stores[key] = _read_store(store, actors)
-    _ascending(revision_stores, "revisions")
+        revision_rows.append((key, _read_store(store, actors)))
     return Record(
         context=_read_clock(context, actors),
         fields=_read_named(fields, actors, "fields"),
         tags=_read_named(tags, actors, "tags"),
-        links=link_stores,
-        revisions=revision_stores,
+        links=_ascending_map(link_rows, "links"),
+        revisions=_ascending_map(revision_rows, "revisions"),
     )
 
 
@@ -339,22 +345,24 @@ def decode_register(body: bytes) -> Register:
     siblings = []
     for row in _list(rows):
         actor, counter, context, tombstone, expires_at, written_at, payload = _fields(row, 7)
-        bounds = _list(context)
-        if len(bounds) % 2 or type(tombstone) is not bool or (tombstone and expires_at is not None):
+        tops = _list(context)
+        if len(tops) % 2 or type(tombstone) is not bool or (tombstone and expires_at is not None):
             raise Undecodable("a sibling is malformed")
         siblings.append(
             Sibling(
                 dot=Dot(_actor(actors, actor), _int(counter, 1)),
-                context={
-                    _actor(actors, at): _int(top, 1)
-                    for at, top in zip(bounds[::2], bounds[1::2], strict=True)
-                },
+                context=_ascending_map(
+                    [
+                        (_actor(actors, at), _int(top, 1))
+                        for at, top in zip(tops[::2], tops[1::2], strict=True)
+                    ],
+                    "actors of a context",
+                ),
                 payload=_bytes(payload),
                 tombstone=tombstone,
                 expires_at=None if expires_at is None else Millis(_int(expires_at)),
                 written_at=Millis(_int(written_at, -(2**63))),
             )
         )
-    register = make_register(siblings)
-    _ascending((sibling.dot for sibling in siblings), "siblings")
-    return register
+    _ascending([sibling.dot for sibling in siblings], "siblings")
+    return make_register(siblings)

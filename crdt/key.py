@@ -69,8 +69,7 @@ def _unescape(field: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class EntryKey:
-    """The key of an entry. Build it with :meth:`make`, :meth:`parse` or :meth:`from_store`, which check it.
-    """
+    """The key of an entry. Build it with :meth:`make`, :meth:`parse` or :meth:`from_store`: they check it."""
 
     repo_id: str
     topic: str

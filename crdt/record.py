@@ -168,8 +168,10 @@ def join_records(*records: Record) -> Record:
 
 def edited(record: Record, edit: Edit, dot: Dot, written_at: Millis) -> Record:
     """The record after one write, ``dot`` being the write's own. The caller has put the dot into the record's
-    context.
+    context. An empty edit changes nothing, whatever the number of revisions.
     """
+    if edit == Edit():
+        return record
     put_fields = {name: {dot: Value(value, written_at)} for name, value in edit.fields.items()}
     put_tags = {tag: {dot: Value(None, written_at)} for tag in edit.add_tags}
     put_links = {link: {dot: Value(None, written_at)} for link in edit.add_links}

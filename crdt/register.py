@@ -110,10 +110,11 @@ def join(local: Register, remote: Register, local_clock: Clock, remote_clock: Cl
             kept[dot] = max(own, sibling, key=_weight)
         elif own is not None or not local_clock.has(dot):
             kept[dot] = sibling
-    if len(kept) > 1:
-        superseded = [dot for dot in kept if any(covers(sibling.context, dot) for sibling in kept.values())]
-        for dot in superseded:
-            del kept[dot]
+    superseded = [
+        dot for dot in kept if any(covers(by.context, dot) for by in kept.values() if by.dot != dot)
+    ]
+    for dot in superseded:
+        del kept[dot]
     purged = any(
         dot not in theirs
         and remote_clock.has(dot)

@@ -7,14 +7,16 @@ that was replaced and none of what it made.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 
-from crdt.clock import Clock
+from crdt.clock import EMPTY_CLOCK, Clock
 from crdt.codec import encode_record
 from crdt.dot import Dot, Millis
 from crdt.expiry import Life
 from crdt.fold import fold, read_record
-from crdt.record import Edit, Record, concurrent, edited, join_records, shown
+from crdt.record import Edit, Record, concurrent, edited, shown
 from crdt.register import Register, Sibling, context_over, make_register
 
 __all__ = ["Basis", "basis", "bury", "lapse", "rewrite", "saying_again"]
@@ -40,9 +42,8 @@ def basis(register: Register, now: Millis) -> Basis:
     """Read a register for a write at ``now``."""
     found = fold(register, now)
     if found is None:
-        tombstones = (read_record(sibling) for sibling in register if sibling.tombstone)
-        seen = join_records(*(record for record in tombstones if record is not None))
-        return Basis(register, seen, None, ())
+        tombstones = (sibling for sibling in register if sibling.tombstone)
+        return Basis(register, Record(context=_seen(tombstones)), None, ())
     return Basis(register, found.record, found.life, found.undecodable)
 
 
@@ -64,6 +65,12 @@ def saying_again(basis: Basis, edit: Edit) -> Edit:
         add_links=edit.add_links,
         remove_links=edit.remove_links,
     )
+
+
+def _seen(siblings: Iterable[Sibling]) -> Clock:
+    """The record contexts of those siblings that decode."""
+    records = (read_record(sibling) for sibling in siblings)
+    return reduce(Clock.join, (record.context for record in records if record is not None), EMPTY_CLOCK)
 
 
 def _with_own(seen: Clock, register: Register, dot: Dot) -> Clock:
@@ -89,6 +96,11 @@ def _carried(
     )
 
 
+def _tombstone(dot: Dot, buried: Register, context: Clock, now: Millis) -> Sibling:
+    """A tombstone over these siblings, with this record context."""
+    return Sibling(dot, context_over(buried), encode_record(Record(context=context)), True, None, now)
+
+
 def rewrite(found: Basis, edit: Edit, dot: Dot, now: Millis, expires_at: Millis | None) -> Register:
     """The register after a remember, an update, or a lapse of a readable entry (with an empty edit).
 
@@ -103,11 +115,20 @@ def rewrite(found: Basis, edit: Edit, dot: Dot, now: Millis, expires_at: Millis 
 
 
 def lapse(found: Basis, dot: Dot, now: Millis, expires_at: Millis) -> Register:
-    """The register after a lapse. Where no value can be read, only the payloads themselves are written again.
+    """The register after a lapse of a live entry: its record, with every dot it had, under the new expiry.
+
+    Where no value can be read there is no record to write: the payloads stay as they are, beside a tombstone
+    when there was one, so that what it had removed stays removed.
     """
-    if found.life is not None and len(found.undecodable) == len(found.life.values):
-        return _carried(found.undecodable, dot, found.register, expires_at, now)
-    return rewrite(found, Edit(), dot, now, expires_at)
+    if found.life is None or len(found.undecodable) < len(found.life.values):
+        return rewrite(found, Edit(), dot, now, expires_at)
+    buried = tuple(sibling for sibling in found.register if sibling.tombstone)
+    after = Dot(dot.actor, dot.counter + len(buried[:1]))
+    values = _carried(found.undecodable, after, found.register, expires_at, now)
+    if not buried:
+        return values
+    context = _with_own(found.record.context, found.register, dot)
+    return make_register((_tombstone(dot, found.register, context, now), *values))
 
 
 def bury(register: Register, dot: Dot, now: Millis, *, covering: Register | None = None) -> Register:
@@ -117,9 +138,6 @@ def bury(register: Register, dot: Dot, now: Millis, *, covering: Register | None
     rest.
     """
     buried = register if covering is None else covering
-    records = (read_record(sibling) for sibling in buried)
-    seen = join_records(*(record for record in records if record is not None)).context
-    record = Record(context=_with_own(seen, register, dot))
-    tombstone = Sibling(dot, context_over(buried), encode_record(record), True, None, now)
-    rest = () if covering is None else tuple(sibling for sibling in register if sibling not in covering)
+    rest = tuple(sibling for sibling in register if sibling not in buried)
+    tombstone = _tombstone(dot, buried, _with_own(_seen(buried), register, dot), now)
     return make_register((tombstone, *rest))
