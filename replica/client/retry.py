@@ -87,7 +87,7 @@ class Exchange(Generic[Result]):
         self._retry = retry
         self._random = random
         self._ends = now + retry.deadline
-        self._attempts = 0
+        self._longest = retry.first_delay
 
     def timeout(self, now: float) -> float:
         """Seconds for the next attempt."""
@@ -100,9 +100,9 @@ class Exchange(Generic[Result]):
         fail again, or the deadline comes first.
         """
         failure = from_rpc(error)
-        longest = min(self._retry.max_delay, math.ldexp(self._retry.first_delay, self._attempts))
-        delay = self._random.uniform(0, longest)
-        self._attempts += 1
+        self._longest = min(self._longest, self._retry.max_delay)
+        delay = self._random.uniform(0, self._longest)
+        self._longest *= 2
         if failure.code not in _TRANSIENT or now + delay >= self._ends:
             raise failure from error
         return delay
