@@ -158,9 +158,8 @@ class Clock:
     def gaps(self, actor: Actor) -> Runs:
         """The runs of the actor that are missing below its highest counter."""
         runs = self.runs.get(actor, _NOTHING)
-        edges = (0, *runs[:-1])
         out: list[int] = []
-        for hi, lo in zip(edges[::2], runs[::2], strict=True):
+        for hi, lo in zip((0, *runs[1::2]), runs[::2], strict=False):
             if hi + 1 < lo:
                 out += (hi + 1, lo - 1)
         return tuple(out)

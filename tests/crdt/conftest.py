@@ -1,0 +1,8 @@
+"""The laws of the values run under one Hypothesis profile: enough examples, and no timed assertion."""
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "laws", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("laws")
