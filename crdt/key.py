@@ -113,10 +113,12 @@ class EntryKey:
 
 def scope_start(repo_id: str, topic: str | None = None) -> bytes:
     """The store form at which a repository, or one of its topics, begins. A scope ends at a component
-    boundary.
+    boundary. Raises :class:`InvalidKey`.
     """
-    parts = (repo_id,) if topic is None else (repo_id, topic)
-    return "".join(part + _SEPARATOR for part in parts).encode()
+    scope = check_component("repo_id", repo_id) + _SEPARATOR
+    if topic is not None:
+        scope += check_component("topic", topic) + _SEPARATOR
+    return scope.encode()
 
 
 def scope_end(start: bytes) -> bytes:
