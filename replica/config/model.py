@@ -154,17 +154,23 @@ class Ttl(_Section):
 
 
 class Limits(_Section):
-    """What one request may add. Each limit can be made smaller, not larger."""
+    """What one request may add, and one answer hold. Each limit can be made smaller, not larger."""
 
-    title: Size = Field(default=1024, ge=1, le=1024, description="bytes of a title")
-    body: Size = Field(default=65536, ge=1, le=65536, description="bytes of a body")
-    author: Size = Field(default=1024, ge=1, le=1024, description="bytes of an author")
-    provenance: Size = Field(default=1024, ge=1, le=1024, description="bytes of a provenance")
-    tags: Count = Field(default=64, ge=1, le=64, description="tags of one request")
-    tag: Size = Field(default=128, ge=1, le=128, description="bytes of a tag")
-    relation: Size = Field(default=64, ge=1, le=64, description="bytes of the relation of a link")
-    targets: Count = Field(default=256, ge=1, le=256, description="link targets of one request")
-    target: Size = Field(default=512, ge=1, le=512, description="bytes of a link target")
+    title_bytes: Size = Field(default=1024, ge=1, le=1024, description="of a title")
+    author_bytes: Size = Field(default=1024, ge=1, le=1024, description="of an author")
+    provenance_bytes: Size = Field(default=1024, ge=1, le=1024, description="of a provenance")
+    body_bytes: Size = Field(default=65536, ge=1, le=65536, description="of a body")
+    tags: Count = Field(default=64, ge=1, le=64, description="new tags in one request")
+    tag_bytes: Size = Field(default=128, ge=1, le=128, description="of a tag")
+    link_targets: Count = Field(default=256, ge=1, le=256, description="new link targets in one request")
+    relation_bytes: Size = Field(default=64, ge=1, le=64, description="of the relation of a link")
+    target_bytes: Size = Field(default=512, ge=1, le=512, description="of a link target")
+    page_entries: Count = Field(
+        default=500, ge=1, le=500, description="entries in a page of an answer, or in a call of many"
+    )
+    page_bytes: Size = Field(
+        default=2 << 20, ge=1, le=2 << 20, description="at which a page ends, and the most in a call of many"
+    )
 
 
 class Compaction(_Section):

@@ -1,0 +1,170 @@
+"""The service `ricordo.v1.Memory`: request to command, core, and result to response."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, TypeVar
+
+from google.protobuf.message import Message
+from grpc.aio import ServicerContext
+
+from crdt.key import EntryKey
+from replica.core.commands import Remember, parse_key
+from replica.core.errors import Code, Refused
+from replica.core.listing import Listing
+from replica.core.reading import Scanning, history, recall, recall_many
+from replica.core.results import Remembered
+from replica.core.storage import DamagedRow, Transaction
+from replica.logs import logger
+from replica.server.guard import status_of
+from replica.server.runtime import Runtime
+from replica.wire import memory_pb2 as pb
+from replica.wire.answers import (
+    entry_message,
+    forgotten_message,
+    history_message,
+    remembered_message,
+    updated_message,
+)
+from replica.wire.commands import forget_command, remember_command, update_command
+from replica.wire.memory_pb2_grpc import MemoryServicer
+
+__all__ = ["MemoryService"]
+
+_Message = TypeVar("_Message", bound=Message)
+Context: TypeAlias = ServicerContext[Message, Message]
+
+_log = logger()
+
+
+class MemoryService(MemoryServicer):
+    """What agents remember."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def Remember(self, request: pb.RememberRequest, context: Context) -> pb.RememberResponse:
+        node, now = self._runtime.node, self._runtime.clock()
+        command = remember_command(request, now, self._runtime.entropy)
+        done = await self._runtime.write(lambda transaction: node.remember(transaction, command, now, now))
+        return remembered_message(done)
+
+    async def RememberMany(
+        self, request: pb.RememberManyRequest, context: Context
+    ) -> pb.RememberManyResponse:
+        limits = self._runtime.limits
+        if len(request.entries) > limits.page_entries:
+            raise Refused(
+                Code.INVALID_ARGUMENT,
+                f"are {len(request.entries)}; at most {limits.page_entries} are allowed in one call",
+                field="entries",
+            )
+        if request.ByteSize() > limits.page_bytes:
+            raise Refused(
+                Code.INVALID_ARGUMENT,
+                f"are {request.ByteSize()} bytes; at most {limits.page_bytes} are allowed in one call",
+                field="entries",
+            )
+        node, now = self._runtime.node, self._runtime.clock()
+        commands: list[Remember | Refused] = []
+        for entry in request.entries:
+            try:
+                commands.append(remember_command(entry, now, self._runtime.entropy))
+            except Refused as refused:
+                commands.append(refused)
+
+        def remember_each(transaction: Transaction) -> list[Remembered | Exception]:
+            """Each for itself: one that is refused has changed nothing, and the next one follows."""
+            outcomes: list[Remembered | Exception] = []
+            for command in commands:
+                if isinstance(command, Refused):
+                    outcomes.append(command)
+                    continue
+                before = transaction.writes
+                try:
+                    outcomes.append(node.remember(transaction, command, now, now))
+                except (Refused, DamagedRow) as error:
+                    if transaction.writes != before:
+                        raise
+                    outcomes.append(error)
+            return outcomes
+
+        outcomes = await self._runtime.write(remember_each)
+        return pb.RememberManyResponse(results=map(_result, outcomes))
+
+    async def Update(self, request: pb.UpdateRequest, context: Context) -> pb.UpdateResponse:
+        node, now, command = self._runtime.node, self._runtime.clock(), update_command(request)
+        done = await self._runtime.write(lambda transaction: node.update(transaction, command, now, now))
+        return updated_message(done)
+
+    async def Forget(self, request: pb.ForgetRequest, context: Context) -> pb.ForgetResponse:
+        node, now, command = self._runtime.node, self._runtime.clock(), forget_command(request)
+        done = await self._runtime.write(lambda transaction: node.forget(transaction, command, now, now))
+        return forgotten_message(done)
+
+    async def Recall(self, request: pb.RecallRequest, context: Context) -> pb.RecallResponse:
+        key = parse_key(request.key)
+        with self._runtime.snapshot() as snapshot:
+            entry = recall(snapshot, key, self._runtime.clock())
+        return pb.RecallResponse(entry=entry_message(entry))
+
+    async def RecallMany(self, request: pb.RecallManyRequest, context: Context) -> pb.RecallManyResponse:
+        limits = self._runtime.limits
+        keys = [
+            parse_key(key, f"keys[{at}]") for at, key in enumerate(request.keys[: limits.page_entries + 1])
+        ]
+        with self._runtime.snapshot() as snapshot:
+            entries = recall_many(snapshot, keys, self._runtime.clock(), limits)
+        return pb.RecallManyResponse(entries=map(entry_message, entries))
+
+    async def History(self, request: pb.HistoryRequest, context: Context) -> pb.HistoryResponse:
+        key = parse_key(request.key)
+        with self._runtime.snapshot() as snapshot:
+            found = history(snapshot, key, self._runtime.clock())
+        return history_message(found)
+
+    async def Scan(self, request: pb.ScanRequest, context: Context) -> pb.ScanResponse:
+        scanning = Scanning(
+            request.repo_id,
+            request.topic if request.HasField("topic") else None,
+            request.page_size,
+            request.page_token,
+            self._runtime.clock(),
+            self._runtime.limits,
+        )
+        await self._runtime.walk(scanning)
+        page = scanning.page()
+        _report(page.damaged)
+        return pb.ScanResponse(entries=map(entry_message, page.entries), next_page_token=page.next_page_token)
+
+    async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
+        names = Listing(
+            request.repo_id,
+            request.page_size,
+            request.page_token,
+            self._runtime.clock(),
+            self._runtime.limits,
+        )
+        await self._runtime.walk(names)
+        page = names.names()
+        topics = [pb.TopicCount(topic=each.name, live=each.live) for each in page.counts]
+        return pb.ListTopicsResponse(topics=topics, next_page_token=page.next_page_token)
+
+    async def ListRepos(self, request: pb.ListReposRequest, context: Context) -> pb.ListReposResponse:
+        names = Listing(
+            None, request.page_size, request.page_token, self._runtime.clock(), self._runtime.limits
+        )
+        await self._runtime.walk(names)
+        page = names.names()
+        repos = [pb.RepoCount(repo_id=each.name, live=each.live) for each in page.counts]
+        return pb.ListReposResponse(repos=repos, next_page_token=page.next_page_token)
+
+
+def _result(outcome: Remembered | Exception) -> pb.RememberResult:
+    if isinstance(outcome, Remembered):
+        return pb.RememberResult(remembered=remembered_message(outcome))
+    return pb.RememberResult(error=status_of(outcome, "RememberMany"))
+
+
+def _report(damaged: tuple[EntryKey, ...]) -> None:
+    for key in damaged:
+        _log.error("a row is damaged and was left out of a scan", key=str(key))

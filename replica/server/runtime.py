@@ -1,0 +1,109 @@
+"""A replica at work: its store, who it is, and how its reads and writes are run (DESIGN sections 2 and 8).
+
+Reads run in the event loop, each over a snapshot that is held for microseconds and never across an ``await``.
+Walks take their steps there too, or all of them in a thread where one state of the store is asked for. Writes
+go through group commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+from crdt.dot import Millis
+from replica.config import Config
+from replica.core.identity import Entropy, Identity, begin_store
+from replica.core.limits import Limits
+from replica.core.node import Node
+from replica.core.policy import TtlPolicy
+from replica.core.storage import Snapshot, Transaction
+from replica.core.walk import Walk
+from replica.storage.group_commit import GroupCommit
+from replica.storage.lmdb_store import LmdbStorage
+
+__all__ = ["Clock", "Runtime", "system_clock"]
+
+_T = TypeVar("_T")
+_STEP_ROWS = 100
+"""What a step of a walk may take of the event loop's time: some milliseconds."""
+
+Clock = Callable[[], Millis]
+"""Gives the time now, in milliseconds since the Unix epoch."""
+
+
+def system_clock() -> Millis:
+    """The clock of the machine."""
+    return Millis(time.time_ns() // 1_000_000)
+
+
+class Runtime:
+    """A replica at work, from :meth:`open` to :meth:`close`. It belongs to one event loop."""
+
+    def __init__(
+        self, config: Config, storage: LmdbStorage, identity: Identity, clock: Clock, entropy: Entropy
+    ) -> None:
+        self.config = config
+        self.storage = storage
+        self.identity = identity
+        self.clock = clock
+        self.entropy = entropy
+        self.started_at = clock()
+        limits = Limits(**config.limits.model_dump())
+        self.node = Node(identity, TtlPolicy(config.ttl.default, config.ttl.repositories), limits)
+        self.commits = GroupCommit(storage)
+
+    @classmethod
+    def open(cls, config: Config, clock: Clock = system_clock, entropy: Entropy = os.urandom) -> Runtime:
+        """Open the store, or make it. Call it in the event loop.
+
+        Raises StorageError, and Refused when the store belongs to another cluster.
+        """
+        storage = LmdbStorage.open(config.data_dir, map_size=config.storage.map_size)
+        try:
+            identity = storage.run(
+                lambda transaction: begin_store(transaction, config.cluster, clock(), entropy)
+            )
+            return cls(config, storage, identity, clock, entropy)
+        except BaseException:
+            storage.close()
+            raise
+
+    @property
+    def limits(self) -> Limits:
+        """What one request may add, and an answer hold."""
+        return self.node.limits
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """The newest state. Let go of it before waiting for anything."""
+        return self.storage.snapshot()
+
+    async def write(self, work: Callable[[Transaction], _T]) -> _T:
+        """Run work in a durable transaction, shared with others; see GroupCommit.submit."""
+        return await self.commits.submit(work)
+
+    async def walk(self, walk: Walk) -> None:
+        """Walk to the end in steps, each over the newest state, between which others have their turn."""
+        while True:
+            with self.storage.snapshot() as snapshot:
+                more = walk.step(snapshot, _STEP_ROWS)
+            if not more:
+                return
+            await asyncio.sleep(0)
+
+    async def walk_at_once(self, walk: Walk) -> None:
+        """Walk to the end over one state of the store, in a thread."""
+
+        def run() -> None:
+            with self.storage.snapshot() as snapshot:
+                walk.run(snapshot)
+
+        await asyncio.to_thread(run)
+
+    async def close(self) -> None:
+        """Commit what was submitted, and close the store."""
+        await self.commits.close()
+        await asyncio.to_thread(self.storage.close)
