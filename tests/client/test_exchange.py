@@ -57,6 +57,19 @@ def test_no_attempt_and_no_pause_goes_beyond_its_bound_or_the_deadline(
         assert now < ends
 
 
+class Highest(random.Random):
+    """Chance that always gives the most."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+def test_the_longest_pause_doubles_up_to_its_bound() -> None:
+    retry = Retry(first_delay=0.5, max_delay=3.0)
+    running = Exchange(recall("k"), retry, now=100.0, wall=WALL, random=Highest(0))
+    assert [running.failed(unavailable(), 100.0) for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+
+
 def test_any_number_of_attempts_may_fail() -> None:
     running = exchange(Retry(max_delay=0.001))
     assert all(running.failed(unavailable(), 100.0) <= 0.001 for _ in range(5000))
@@ -95,6 +108,12 @@ def test_the_ids_of_a_request_are_a_function_of_time_and_chance() -> None:
     assert not call.request.entries[0].HasField("id"), "the call itself stays as it was built"
 
 
+def test_a_batch_has_room_for_the_ids_that_its_writes_are_given_on_the_way() -> None:
+    for batch in batches([remember("r", "t")] * 300, size=10_000):
+        sent = identified(remember_many(batch).request, WALL, random.Random(0))
+        assert 5_000 < sent.ByteSize() <= 10_000 or len(batch) < 50
+
+
 @given(
     st.lists(st.integers(0, 3000), max_size=60), st.integers(1, 10), st.integers(500, 10_000), st.integers()
 )
@@ -110,4 +129,6 @@ def test_batches_are_the_whole_row_in_order_and_each_within_the_limits(
         assert sent.ByteSize() <= size or len(batch) == 1
     for before, after in itertools.pairwise(cut):
         joined = remember_many([*before, after[0]]).request.ByteSize()
-        assert len(before) == entries or joined + 200 * len(before) > size, "cut no earlier than need be"
+        assert len(before) == entries or joined + 128 * (len(before) + 1) > size, (
+            "cut no earlier than need be"
+        )
