@@ -85,7 +85,7 @@ class AbortedError(RicordoError):
 
 
 class FailedPreconditionError(RicordoError):
-    """The replica's state forbids the call; :attr:`reason` tells the cases apart."""
+    """The replica's state forbids the call: its clock is ahead, or a peer comes from its configuration."""
 
 
 class ResourceExhaustedError(RicordoError):

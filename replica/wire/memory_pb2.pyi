@@ -28,7 +28,8 @@ same `request_id`. The status carries details:
 
 No message or detail repeats the contents of an entry or a credential. Codes that every call may end with:
 
-* INVALID_ARGUMENT: a field is missing, malformed or beyond its limit, or the request could not be decoded;
+* INVALID_ARGUMENT: a field is missing, malformed or beyond its limit, a `request_id` was used for a
+  different call, or the request could not be decoded;
 * RESOURCE_EXHAUSTED: the disk or the store is full (a write), or the message is larger than the listener
   accepts;
 * FAILED_PRECONDITION: see the call;

@@ -28,7 +28,8 @@ same `request_id`. The status carries details:
 
 No message or detail repeats the contents of an entry or a credential. Codes that every call may end with:
 
-* INVALID_ARGUMENT: a field is missing, malformed or beyond its limit, or the request could not be decoded;
+* INVALID_ARGUMENT: a field is missing, malformed or beyond its limit, a `request_id` was used for a
+  different call, or the request could not be decoded;
 * RESOURCE_EXHAUSTED: the disk or the store is full (a write), or the message is larger than the listener
   accepts;
 * FAILED_PRECONDITION: see the call;
@@ -78,8 +79,7 @@ class MemoryStub:
     ABORTED: `if_version` is not the entry's version here, or the entry is absent. Recall it and decide
     again.
     FAILED_PRECONDITION: the entry is hidden here, but by the slowest plausible clock of the fleet it lives
-    for more than a minute more: this replica's clock is ahead. Or `request_id` was used for a different
-    call.
+    for more than a minute more: this replica's clock is ahead.
     """
     RememberMany: _grpc.UnaryUnaryMultiCallable[_memory_pb2.RememberManyRequest, _memory_pb2.RememberManyResponse]
     """As many Remembers, answered one by one, in the order given: some may fail while others are done. Not a
@@ -91,7 +91,6 @@ class MemoryStub:
 
     NOT_FOUND: the entry is absent or past its expiry.
     ABORTED: `if_version` is not the entry's version here.
-    FAILED_PRECONDITION: `request_id` was used for a different call.
     """
     Recall: _grpc.UnaryUnaryMultiCallable[_memory_pb2.RecallRequest, _memory_pb2.RecallResponse]
     """One entry. One that is absent, forgotten or past its expiry is answered with `exists = false`; that is no
@@ -137,8 +136,7 @@ class MemoryAsyncStub(MemoryStub):
     ABORTED: `if_version` is not the entry's version here, or the entry is absent. Recall it and decide
     again.
     FAILED_PRECONDITION: the entry is hidden here, but by the slowest plausible clock of the fleet it lives
-    for more than a minute more: this replica's clock is ahead. Or `request_id` was used for a different
-    call.
+    for more than a minute more: this replica's clock is ahead.
     """
     RememberMany: _aio.UnaryUnaryMultiCallable[_memory_pb2.RememberManyRequest, _memory_pb2.RememberManyResponse]  # type: ignore[assignment]
     """As many Remembers, answered one by one, in the order given: some may fail while others are done. Not a
@@ -150,7 +148,6 @@ class MemoryAsyncStub(MemoryStub):
 
     NOT_FOUND: the entry is absent or past its expiry.
     ABORTED: `if_version` is not the entry's version here.
-    FAILED_PRECONDITION: `request_id` was used for a different call.
     """
     Recall: _aio.UnaryUnaryMultiCallable[_memory_pb2.RecallRequest, _memory_pb2.RecallResponse]  # type: ignore[assignment]
     """One entry. One that is absent, forgotten or past its expiry is answered with `exists = false`; that is no
@@ -199,8 +196,7 @@ class MemoryServicer(metaclass=_abc_1.ABCMeta):
         ABORTED: `if_version` is not the entry's version here, or the entry is absent. Recall it and decide
         again.
         FAILED_PRECONDITION: the entry is hidden here, but by the slowest plausible clock of the fleet it lives
-        for more than a minute more: this replica's clock is ahead. Or `request_id` was used for a different
-        call.
+        for more than a minute more: this replica's clock is ahead.
         """
 
     @_abc_1.abstractmethod
@@ -224,7 +220,6 @@ class MemoryServicer(metaclass=_abc_1.ABCMeta):
 
         NOT_FOUND: the entry is absent or past its expiry.
         ABORTED: `if_version` is not the entry's version here.
-        FAILED_PRECONDITION: `request_id` was used for a different call.
         """
 
     @_abc_1.abstractmethod
