@@ -101,8 +101,7 @@ class MemoryServicer:
         ABORTED: `if_version` is not the entry's version here, or the entry is absent. Recall it and decide
         again.
         FAILED_PRECONDITION: the entry is hidden here, but by the slowest plausible clock of the fleet it lives
-        for more than a minute more: this replica's clock is ahead. Or `request_id` was used for a different
-        call.
+        for more than a minute more: this replica's clock is ahead.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -122,7 +121,6 @@ class MemoryServicer:
 
         NOT_FOUND: the entry is absent or past its expiry.
         ABORTED: `if_version` is not the entry's version here.
-        FAILED_PRECONDITION: `request_id` was used for a different call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
