@@ -36,9 +36,7 @@ def test_a_text_may_have_so_many_bytes_and_not_one_more(
 
 def test_tags_are_limited_in_number_and_bytes(replica: Replica) -> None:
     many = tuple(f"{at:03}" for at in range(65))
-    replica.refuses(
-        Code.INVALID_ARGUMENT, "tags", lambda: replica.remember(Remember(key=KEY, tags=many))
-    )
+    replica.refuses(Code.INVALID_ARGUMENT, "tags", lambda: replica.remember(Remember(key=KEY, tags=many)))
     assert replica.remember(Remember(key=KEY, tags=many[:64])).tags_added == 64
     replica.refuses(
         Code.INVALID_ARGUMENT,
@@ -91,8 +89,8 @@ def test_a_thousand_adds_keep_every_tag(replica: Replica) -> None:
     assert replica.recall().tags == tuple(sorted(f"tag-{at}" for at in range(1000)))
 
 
-def test_a_fold_may_exceed_the_limits_and_what_adds_nothing_is_never_refused(replica: Replica) -> None:
-    """An entry whose every part is larger than this replica's limits allow: a peer is configured otherwise."""
+def test_a_fold_may_exceed_the_limits_and_what_adds_nothing_is_never_refused() -> None:
+    """An entry whose every part is larger than this replica allows: its peers are configured otherwise."""
     small = Replica(
         limits=Limits(
             title_bytes=1, body_bytes=1, tags=1, tag_bytes=1, link_targets=1, relation_bytes=1, target_bytes=1
@@ -127,7 +125,7 @@ def test_limits_are_configured_down_only() -> None:
 
 
 def test_the_limits_are_those_of_the_design() -> None:
-    assert DEFAULT_LIMITS == Limits(
+    stated = Limits(
         title_bytes=1024,
         author_bytes=1024,
         provenance_bytes=1024,
@@ -140,6 +138,7 @@ def test_the_limits_are_those_of_the_design() -> None:
         page_entries=500,
         page_bytes=2097152,
     )
+    assert stated == DEFAULT_LIMITS
 
 
 def test_key_components_may_have_128_bytes(replica: Replica) -> None:
