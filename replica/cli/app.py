@@ -1,0 +1,126 @@
+"""The command line `ricordo`: a client of a replica, and the command that serves one.
+
+Nothing is decided here: a command reads its options, makes a call and shows the answer. What goes wrong is
+said in one line on standard error, and by the exit code (:class:`replica.cli.exits.ExitCode`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from replica import __version__
+from replica.cli import admin, reading, transfer, writing
+from replica.cli.exits import ExitCode, Failure, usage
+from replica.cli.serve import serve_command
+from replica.config import Config
+
+__all__ = ["app", "main"]
+
+_HELP = "\n".join(
+    [
+        "Replicated memory for AI agents: every cluster has its own copy, and all copies converge.",
+        "",
+        "An entry lives at a key, repo/REPO/mem/TOPIC/ID. Every command that reads or writes calls one",
+        "replica: that at --address, else the one that RICORDO_ADDRESS names, else 127.0.0.1:7600.",
+        "",
+        "\b",
+        "Exit codes:",
+        *(f"  {code:>3}  {code.meaning}" for code in ExitCode),
+    ]
+)
+
+app = typer.Typer(
+    name="ricordo",
+    help=_HELP,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+"""All commands."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"ricordo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def _serve(config: Config) -> int:
+    # Client commands do without the store and the server.
+    from replica.server.serve import serve
+
+    return serve(config)
+
+
+app.command("serve")(serve_command(_serve))
+app.command("remember")(writing.remember)
+app.command("recall")(reading.recall)
+app.command("scan")(reading.scan)
+app.command("topics")(reading.topics)
+app.command("repos")(reading.repos)
+app.command("update")(writing.update)
+app.command("history")(reading.history)
+app.command("forget")(writing.forget)
+app.command("status")(admin.status)
+app.add_typer(admin.peers, name="peers")
+app.command("digest")(admin.digest)
+app.command("compact")(admin.compact)
+app.command("import")(transfer.import_file)
+app.command("export")(transfer.export)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; `arguments` are those of the process unless given."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(given, prog_name="ricordo", standalone_mode=False)
+        sys.stdout.flush()
+    except Failure as failure:
+        return _fail(failure, given)
+    except typer.TyperException as error:
+        message = error.format_message().rstrip(".")
+        remedy = None if "?" in message or "(" in message else "--help shows what is expected"
+        return _fail(usage(message, remedy=remedy), given)
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        return _reader_gone()
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return _fail(Failure(ExitCode.REFUSED, f"{name}{error.strerror or error}"), given)
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def _fail(failure: Failure, arguments: Sequence[str]) -> int:
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    line = failure.as_json() if "--json" in options else f"ricordo: {failure.line()}"
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_gone()
+    print(line, file=sys.stderr)
+    return failure.exit_code
+
+
+def _reader_gone() -> int:
+    """Nobody reads the output any more: end without a word, and without another attempt to write it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.BROKEN_PIPE
