@@ -307,12 +307,10 @@ class Oracle:
         Raises `Contradiction` if the read names a sibling that is no write on this key, or a tombstone.
         """
         graph = self._graph(key)
-        known = self._known(key)
-        standing = graph.standing(graph.siblings(known))
+        standing = graph.standing(graph.siblings(self._known(key)))
         superseded = 0
-        for write, past in enumerate(graph.pasts):
-            if not known >> write & 1:
-                superseded |= past
+        for past in graph.pasts:
+            superseded |= past
         floor = ceiling = None
         if got is not None:
             siblings = sorted(self._numbers(key, got.siblings), reverse=True)

@@ -95,6 +95,8 @@ class Graph:
     _tags: dict[str, Place] = field(default_factory=dict)
     _links: dict[tuple[str, str], Place] = field(default_factory=dict)
     _revisions: dict[tuple[str, int], Place] = field(default_factory=dict)
+    _kept: list[tuple[tuple[str, int], ...]] = field(default_factory=list)
+    """The revisions that each write holds by itself."""
     _contents: dict[int, Content] = field(default_factory=dict)
 
     # --- questions
@@ -155,6 +157,7 @@ class Graph:
 
     def content(self, folded: Iterable[int]) -> Content:
         """Everything that some siblings hold together."""
+        folded = tuple(folded)
         record_past = self.record_past(folded)
         known = self._contents.get(record_past)
         if known is not None:
@@ -167,10 +170,11 @@ class Graph:
             fields,
             frozenset(tag for tag, place in self._tags.items() if self.held(place, record_past)),
             frozenset(link for link, place in self._links.items() if self.held(place, record_past)),
+            # What siblings hold together one of them holds by itself; the key may have had countless others.
             self._newest(
                 revision
-                for revision, place in self._revisions.items()
-                if place.put & record_past and self.held(place, record_past)
+                for revision in {kept for write in folded for kept in self._kept[write]}
+                if self.held(self._revisions[revision], record_past)
             ),
         )
         self._contents[record_past] = content
@@ -210,6 +214,7 @@ class Graph:
         tombstone: bool = False,
     ) -> int:
         """Record a write and return its number. What it puts and touches follows, before anyone asks."""
+        folded = tuple(folded)
         write = len(self.dots)
         self.dots.append(dot)
         self.number[dot] = write
@@ -217,6 +222,7 @@ class Graph:
         self.record_pasts.append(self.record_past(folded) | 1 << write)
         self.written_at.append(written_at)
         self.expires_at.append(expires_at)
+        self._kept.append(() if tombstone else self.content(folded).revisions)
         if tombstone:
             self.tombstones |= 1 << write
         return write
@@ -247,13 +253,16 @@ class Graph:
         """
         fresh = set(collapsed)
         room = REVISION_BYTES
-        for place, revision in enumerate(self._newest({*carried, *fresh})):
+        kept = []
+        for rank, revision in enumerate(self._newest({*carried, *fresh})):
             room -= len(self.values[revision].encode())
-            if place < REVISIONS and room >= 0:
+            if rank < REVISIONS and room >= 0:
+                kept.append(revision)
                 if revision in fresh:
                     _put(self._revisions.setdefault(revision, Place()), write)
             elif revision not in fresh:
                 self._revisions[revision].touched |= 1 << write
+        self._kept[write] = tuple(kept)
 
 
 def _put(place: Place, write: int) -> None:
