@@ -196,6 +196,15 @@ def test_forget_leaves_nothing_and_of_nothing_writes_nothing(story: Story) -> No
     assert story.at("a", 4).fields == {"body": "b"}
 
 
+def test_forget_of_a_purged_entry_writes_nothing_and_a_living_one_is_never_purged(story: Story) -> None:
+    story.remember("a", 0, ttl=10)
+    with pytest.raises(Contradiction, match="is live"):
+        story.oracle.forgot("a", KEY, [], now=9, purged=True)
+    with pytest.raises(Contradiction, match="one write was due"):
+        story.oracle.forgot("a", KEY, [], now=10)
+    assert story.oracle.forgot("a", KEY, [], now=10, purged=True) == Answer(written=False, existed=False)
+
+
 # --- expiry
 
 

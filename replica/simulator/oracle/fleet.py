@@ -184,13 +184,19 @@ class Oracle:
         dots: Sequence[Dot],
         *,
         now: int,
+        purged: bool = False,
         held: Collection[Dot] | None = None,
     ) -> Answer:
-        """A forget: a tombstone wherever any value exists, hidden or not, and nothing elsewhere."""
+        """A forget: a tombstone wherever any value exists, hidden or not, and nothing elsewhere.
+
+        `purged`: the replica holds no register at the key. That is no excuse where the entry is live.
+        """
         here = self._read(replica, key, held)
         standing = here.standing
         live = standing.live(now)
-        if not self._minted(replica, key, dots, bool(standing.values)):
+        if purged and live:
+            raise Contradiction(f"{replica} has purged {key!r}, which is live")
+        if not self._minted(replica, key, dots, bool(standing.values) and not purged):
             return Answer(written=False, existed=False)
         folded = standing.values + standing.tombstones
         self._add(replica, key, here, dots[0], folded, now, tombstone=True)
