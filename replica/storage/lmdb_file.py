@@ -28,6 +28,8 @@ _DATA_VERSION = 1
 
 _PAGE_HEADER = struct.Struct("=QHHHH")
 """Page number, padding, flags, end of the node pointers, start of the nodes."""
+_LATER_PAGE_HEADER_BYTES = 24
+"""How long the header is in the format of LMDB 1.0."""
 _META = struct.Struct("=IIQQ" + "IHHQQQQQ" * 2 + "QQ")
 """Magic, version, address, map size; twice the record of a tree (free pages, then names); last page,
 transaction.
@@ -114,16 +116,22 @@ def _read_meta(file: BinaryIO, offset: int) -> _Meta | Defect:
         fields[20],
         fields[21],
     )
+    if magic != _MAGIC and struct.unpack_from("=I", page, _LATER_PAGE_HEADER_BYTES) == (_MAGIC,):
+        return _other_format("1.0")
     if magic != _MAGIC or not flags & _META_PAGE:
         return _NOT_A_STORE
     if version != _DATA_VERSION:
-        return Defect(
-            f"{DATA_FILE} has LMDB format {version}, and this version reads {_DATA_VERSION}",
-            "open it with the version of Ricordo that wrote it",
-        )
+        return _other_format(f"{version}")
     if not 256 <= page_size <= 0x8000 or page_size & (page_size - 1):
         return _NOT_A_STORE
     return _Meta(page_size, free_root, names_root, last_page, transaction)
+
+
+def _other_format(found: str) -> Defect:
+    return Defect(
+        f"{DATA_FILE} has LMDB format {found}, and this version reads format {_DATA_VERSION}",
+        "open it with the version of Ricordo that wrote it",
+    )
 
 
 def _all_free(file: BinaryIO, meta: _Meta, missing: range) -> bool:
