@@ -39,10 +39,7 @@ class _VerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Verdict.Value
     VERDICT_RECONCILE: _Verdict.ValueType  # 3
     """Anything else: every key, range by range."""
     VERDICT_REFUSED: _Verdict.ValueType  # 4
-    """Another protocol version, the supplier's own cluster id, an incarnation that a newer one has replaced, or
-    a second store that claims a connected cluster's id. The consumer tries again later, more and more
-    seldom.
-    """
+    """The consumer tries again later, more and more seldom."""
 
 class Verdict(_Verdict, metaclass=_VerdictEnumTypeWrapper): ...
 
@@ -54,11 +51,70 @@ VERDICT_EMPTY: Verdict.ValueType  # 2
 VERDICT_RECONCILE: Verdict.ValueType  # 3
 """Anything else: every key, range by range."""
 VERDICT_REFUSED: Verdict.ValueType  # 4
-"""Another protocol version, the supplier's own cluster id, an incarnation that a newer one has replaced, or
-a second store that claims a connected cluster's id. The consumer tries again later, more and more
-seldom.
-"""
+"""The consumer tries again later, more and more seldom."""
 Global___Verdict: _TypeAlias = Verdict  # noqa: Y015
+
+class _Cause:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Cause.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CAUSE_UNSPECIFIED: _Cause.ValueType  # 0
+    CAUSE_CURSOR: _Cause.ValueType  # 1
+    """TAIL."""
+    CAUSE_NOTHING_SEEN: _Cause.ValueType  # 2
+    """EMPTY."""
+    CAUSE_NO_CURSOR: _Cause.ValueType  # 3
+    """RECONCILE: the consumer has data and no cursor."""
+    CAUSE_OTHER_STORE: _Cause.ValueType  # 4
+    """RECONCILE: the cursor names another store."""
+    CAUSE_PASSED_BY: _Cause.ValueType  # 5
+    """RECONCILE: something was purged, or taken over, without waiting for the consumer."""
+    CAUSE_PROTOCOL_VERSION: _Cause.ValueType  # 6
+    """REFUSED: another protocol version."""
+    CAUSE_UNTRUSTED: _Cause.ValueType  # 7
+    """REFUSED: the connection does not prove the cluster id."""
+    CAUSE_OWN_CLUSTER: _Cause.ValueType  # 8
+    """REFUSED: the supplier's own cluster id."""
+    CAUSE_SECOND_STORE: _Cause.ValueType  # 9
+    """REFUSED: a second store claims the id of a cluster that is connected."""
+    CAUSE_OLD_INCARNATION: _Cause.ValueType  # 10
+    """REFUSED: a newer incarnation has replaced this one."""
+    CAUSE_CONSUMER_ROLLED_BACK: _Cause.ValueType  # 11
+    """REFUSED: the consumer is known to have been further on. It begins a new incarnation."""
+    CAUSE_SUPPLIER_ROLLED_BACK: _Cause.ValueType  # 12
+    """REFUSED: the consumer has what the supplier lost. The supplier begins a new incarnation."""
+
+class Cause(_Cause, metaclass=_CauseEnumTypeWrapper):
+    """Why a verdict was reached."""
+
+CAUSE_UNSPECIFIED: Cause.ValueType  # 0
+CAUSE_CURSOR: Cause.ValueType  # 1
+"""TAIL."""
+CAUSE_NOTHING_SEEN: Cause.ValueType  # 2
+"""EMPTY."""
+CAUSE_NO_CURSOR: Cause.ValueType  # 3
+"""RECONCILE: the consumer has data and no cursor."""
+CAUSE_OTHER_STORE: Cause.ValueType  # 4
+"""RECONCILE: the cursor names another store."""
+CAUSE_PASSED_BY: Cause.ValueType  # 5
+"""RECONCILE: something was purged, or taken over, without waiting for the consumer."""
+CAUSE_PROTOCOL_VERSION: Cause.ValueType  # 6
+"""REFUSED: another protocol version."""
+CAUSE_UNTRUSTED: Cause.ValueType  # 7
+"""REFUSED: the connection does not prove the cluster id."""
+CAUSE_OWN_CLUSTER: Cause.ValueType  # 8
+"""REFUSED: the supplier's own cluster id."""
+CAUSE_SECOND_STORE: Cause.ValueType  # 9
+"""REFUSED: a second store claims the id of a cluster that is connected."""
+CAUSE_OLD_INCARNATION: Cause.ValueType  # 10
+"""REFUSED: a newer incarnation has replaced this one."""
+CAUSE_CONSUMER_ROLLED_BACK: Cause.ValueType  # 11
+"""REFUSED: the consumer is known to have been further on. It begins a new incarnation."""
+CAUSE_SUPPLIER_ROLLED_BACK: Cause.ValueType  # 12
+"""REFUSED: the consumer has what the supplier lost. The supplier begins a new incarnation."""
+Global___Cause: _TypeAlias = Cause  # noqa: Y015
 
 @_typing.final
 class Clock(_message.Message):
@@ -150,8 +206,8 @@ class Change(_message.Message):
     REGISTER_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     register: _builtins.bytes
-    """Its encoding: siblings with their dots, contexts, expiries and payloads, in the frame in which they are
-    stored. Opaque to this protocol.
+    """Its encoding: siblings with their dots, contexts, expiries and payloads, in a frame with a checksum over
+    key and encoding. Opaque to this protocol.
     """
     def __init__(
         self,
@@ -166,6 +222,134 @@ class Change(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Change: _TypeAlias = Change  # noqa: Y015
+
+@_typing.final
+class Knowledge(_message.Message):
+    """--- who has seen what
+
+    What members are known to have seen. A statement is sent when something of it moved; on a new stream, a
+    statement about every member.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATEMENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def statements(self) -> _containers.RepeatedCompositeFieldContainer[Global___Statement]: ...
+    def __init__(
+        self,
+        *,
+        statements: _abc.Iterable[Global___Statement] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["statements", b"statements"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Knowledge: _TypeAlias = Knowledge  # noqa: Y015
+
+@_typing.final
+class Statement(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    KNOWS_FIELD_NUMBER: _builtins.int
+    SAID_AT_MS_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    RETIRED_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    incarnation: _builtins.bytes
+    """Empty: nobody has heard of any; it is a member by configuration alone."""
+    said_at_ms: _builtins.int
+    """Its own clock when it said the newest of this, and how long ago that was by the speaker's clock."""
+    age_ms: _builtins.int
+    retired: _builtins.bool
+    """An operator retired it."""
+    @_builtins.property
+    def clock(self) -> Global___Clock:
+        """What it is known to have seen: the rows that moved since the last statement about this incarnation on
+        this stream, at first all.
+        """
+
+    @_builtins.property
+    def knows(self) -> _containers.RepeatedCompositeFieldContainer[Global___Newest]:
+        """The newest incarnations that it had heard of by then: those that moved, at first all. By cluster."""
+
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        incarnation: _builtins.bytes = ...,
+        clock: Global___Clock | None = ...,
+        knows: _abc.Iterable[Global___Newest] | None = ...,
+        said_at_ms: _builtins.int | None = ...,
+        age_ms: _builtins.int | None = ...,
+        retired: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_age_ms", b"_age_ms", "_said_at_ms", b"_said_at_ms", "age_ms", b"age_ms", "clock", b"clock", "said_at_ms", b"said_at_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_age_ms", b"_age_ms", "_said_at_ms", b"_said_at_ms", "age_ms", b"age_ms", "clock", b"clock", "cluster", b"cluster", "incarnation", b"incarnation", "knows", b"knows", "retired", b"retired", "said_at_ms", b"said_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__age_ms: _TypeAlias = _typing.Literal["age_ms"]  # noqa: Y015
+    _WhichOneofArgType__age_ms: _TypeAlias = _typing.Literal["_age_ms", b"_age_ms"]  # noqa: Y015
+    _WhichOneofReturnType__said_at_ms: _TypeAlias = _typing.Literal["said_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__said_at_ms: _TypeAlias = _typing.Literal["_said_at_ms", b"_said_at_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__age_ms) -> _WhichOneofReturnType__age_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__said_at_ms) -> _WhichOneofReturnType__said_at_ms | None: ...
+
+Global___Statement: _TypeAlias = Statement  # noqa: Y015
+
+@_typing.final
+class Newest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    incarnation: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        incarnation: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "incarnation", b"incarnation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Newest: _TypeAlias = Newest  # noqa: Y015
+
+@_typing.final
+class Listed(_message.Message):
+    """An entry of the list of members that must reconcile before they may tail."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    number: _builtins.int
+    """Names the entry within the store: a later purge past the member gives it a greater one. Never 0."""
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Listed: _TypeAlias = Listed  # noqa: Y015
 
 @_typing.final
 class ConsumerMessage(_message.Message):
@@ -216,6 +400,8 @@ class Hello(_message.Message):
     CLOCK_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    RESUME_FIELD_NUMBER: _builtins.int
+    KNOWLEDGE_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """1. Another is REFUSED."""
     cluster: _builtins.str
@@ -231,6 +417,12 @@ class Hello(_message.Message):
     def cursor(self) -> Global___Cursor:
         """Absent: it has never applied anything of this supplier, or has dropped its cursors."""
 
+    @_builtins.property
+    def resume(self) -> Global___Resume:
+        """Absent: no reconcile with this supplier is unfinished."""
+
+    @_builtins.property
+    def knowledge(self) -> Global___Knowledge: ...
     def __init__(
         self,
         *,
@@ -241,16 +433,53 @@ class Hello(_message.Message):
         clock: Global___Clock | None = ...,
         cursor: Global___Cursor | None = ...,
         now_ms: _builtins.int = ...,
+        resume: Global___Resume | None = ...,
+        knowledge: Global___Knowledge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "clock", b"clock", "cursor", b"cursor"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "_resume", b"_resume", "clock", b"clock", "cursor", b"cursor", "knowledge", b"knowledge", "resume", b"resume"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "clock", b"clock", "cluster", b"cluster", "cursor", b"cursor", "incarnation", b"incarnation", "now_ms", b"now_ms", "protocol_version", b"protocol_version", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "_resume", b"_resume", "clock", b"clock", "cluster", b"cluster", "cursor", b"cursor", "incarnation", b"incarnation", "knowledge", b"knowledge", "now_ms", b"now_ms", "protocol_version", b"protocol_version", "resume", b"resume", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cursor: _TypeAlias = _typing.Literal["cursor"]  # noqa: Y015
     _WhichOneofArgType__cursor: _TypeAlias = _typing.Literal["_cursor", b"_cursor"]  # noqa: Y015
+    _WhichOneofReturnType__resume: _TypeAlias = _typing.Literal["resume"]  # noqa: Y015
+    _WhichOneofArgType__resume: _TypeAlias = _typing.Literal["_resume", b"_resume"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cursor) -> _WhichOneofReturnType__cursor | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resume) -> _WhichOneofReturnType__resume | None: ...
 
 Global___Hello: _TypeAlias = Hello  # noqa: Y015
+
+@_typing.final
+class Resume(_message.Message):
+    """Where an interrupted reconcile stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STORE_ID_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    store_id: _builtins.bytes
+    """The supplier's store."""
+    mark: _builtins.int
+    """As in the Welcome with which it began."""
+    position: _builtins.bytes
+    """Everything below this key is done."""
+    def __init__(
+        self,
+        *,
+        store_id: _builtins.bytes = ...,
+        mark: _builtins.int = ...,
+        position: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark", "position", b"position", "store_id", b"store_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Resume: _TypeAlias = Resume  # noqa: Y015
 
 @_typing.final
 class Ack(_message.Message):
@@ -261,21 +490,25 @@ class Ack(_message.Message):
     STORE_ID_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    KNOWLEDGE_FIELD_NUMBER: _builtins.int
     store_id: _builtins.bytes
     """The supplier's, as in the Batch."""
     sequence: _builtins.int
     """Everything up to this sequence is durable at the consumer."""
     now_ms: _builtins.int
+    @_builtins.property
+    def knowledge(self) -> Global___Knowledge: ...
     def __init__(
         self,
         *,
         store_id: _builtins.bytes = ...,
         sequence: _builtins.int = ...,
         now_ms: _builtins.int = ...,
+        knowledge: Global___Knowledge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["knowledge", b"knowledge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["now_ms", b"now_ms", "sequence", b"sequence", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["knowledge", b"knowledge", "now_ms", b"now_ms", "sequence", b"sequence", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -283,32 +516,44 @@ Global___Ack: _TypeAlias = Ack  # noqa: Y015
 
 @_typing.final
 class RangeAck(_message.Message):
-    """A Range is joined and on disk."""
+    """The consumer is ready for more of a reconcile: what was compared or joined so far is on disk."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     STORE_ID_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    DESCEND_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    KNOWLEDGE_FIELD_NUMBER: _builtins.int
     store_id: _builtins.bytes
-    """The supplier's, as in the Range."""
+    """The supplier's."""
+    mark: _builtins.int
+    """As in the Welcome with which the reconcile began."""
     position: _builtins.bytes
-    """The Range's `upto_key`."""
+    """Everything below this key is done."""
+    descend: _builtins.int
+    """At `position` the stores differ by an Outline of this level; 0: no outline was compared."""
     done: _builtins.bool
-    """It was the last one: the supplier's clock is taken over and the cursor set to `start_sequence`."""
+    """All is done: the supplier's clock of the start is taken over and the cursor set to the sequence of the start."""
     now_ms: _builtins.int
+    @_builtins.property
+    def knowledge(self) -> Global___Knowledge: ...
     def __init__(
         self,
         *,
         store_id: _builtins.bytes = ...,
+        mark: _builtins.int = ...,
         position: _builtins.bytes = ...,
+        descend: _builtins.int = ...,
         done: _builtins.bool = ...,
         now_ms: _builtins.int = ...,
+        knowledge: Global___Knowledge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["knowledge", b"knowledge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "now_ms", b"now_ms", "position", b"position", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descend", b"descend", "done", b"done", "knowledge", b"knowledge", "mark", b"mark", "now_ms", b"now_ms", "position", b"position", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -319,15 +564,19 @@ class ConsumerHeartbeat(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NOW_MS_FIELD_NUMBER: _builtins.int
+    KNOWLEDGE_FIELD_NUMBER: _builtins.int
     now_ms: _builtins.int
+    @_builtins.property
+    def knowledge(self) -> Global___Knowledge: ...
     def __init__(
         self,
         *,
         now_ms: _builtins.int = ...,
+        knowledge: Global___Knowledge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["knowledge", b"knowledge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["now_ms", b"now_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["knowledge", b"knowledge", "now_ms", b"now_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -343,6 +592,7 @@ class SupplierMessage(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     RANGE_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    OUTLINE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -351,6 +601,8 @@ class SupplierMessage(_message.Message):
     def range(self) -> Global___Range: ...
     @_builtins.property
     def heartbeat(self) -> Global___SupplierHeartbeat: ...
+    @_builtins.property
+    def outline(self) -> Global___Outline: ...
     def __init__(
         self,
         *,
@@ -358,12 +610,13 @@ class SupplierMessage(_message.Message):
         batch: Global___Batch | None = ...,
         range: Global___Range | None = ...,
         heartbeat: Global___SupplierHeartbeat | None = ...,
+        outline: Global___Outline | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "heartbeat", b"heartbeat", "message", b"message", "range", b"range", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "heartbeat", b"heartbeat", "message", b"message", "outline", b"outline", "range", b"range", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "heartbeat", b"heartbeat", "message", b"message", "range", b"range", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "heartbeat", b"heartbeat", "message", b"message", "outline", b"outline", "range", b"range", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "batch", "range", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "batch", "range", "heartbeat", "outline"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -385,6 +638,11 @@ class Welcome(_message.Message):
     CLOCK_FIELD_NUMBER: _builtins.int
     MUST_RECONCILE_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    RESUME_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
+    KNOWLEDGE_FIELD_NUMBER: _builtins.int
     verdict: Global___Verdict.ValueType
     reason: _builtins.str
     """Why, in words for an operator."""
@@ -397,16 +655,25 @@ class Welcome(_message.Message):
     """The end of the supplier's change log."""
     now_ms: _builtins.int
     """The supplier's clock, here and below."""
+    cause: Global___Cause.ValueType
+    acknowledged: _builtins.int
+    """The greatest sequence of this store that this incarnation of the consumer has acknowledged. Absent: none."""
+    resume: _builtins.bool
+    """RECONCILE: the one that the Hello named goes on from its position; else it starts from the first key."""
+    mark: _builtins.int
+    """The number of the consumer's own entry on the list; 0: it is not listed."""
     @_builtins.property
     def clock(self) -> Global___Clock:
-        """Every dot the supplier has seen, in the same snapshot as `sequence`. Absent when REFUSED."""
-
-    @_builtins.property
-    def must_reconcile(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Clusters that must reconcile before they may tail: the supplier has purged past them. At the start of a
-        reconcile.
+        """Every dot the supplier has seen, in the same snapshot as `sequence`: what a consumer takes over when it has
+        reconciled. Empty when REFUSED.
         """
 
+    @_builtins.property
+    def must_reconcile(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listed]:
+        """The supplier has purged past these members, or has taken over a clock without its history."""
+
+    @_builtins.property
+    def knowledge(self) -> Global___Knowledge: ...
     def __init__(
         self,
         *,
@@ -418,14 +685,21 @@ class Welcome(_message.Message):
         store_id: _builtins.bytes = ...,
         sequence: _builtins.int = ...,
         clock: Global___Clock | None = ...,
-        must_reconcile: _abc.Iterable[_builtins.str] | None = ...,
+        must_reconcile: _abc.Iterable[Global___Listed] | None = ...,
         now_ms: _builtins.int = ...,
+        cause: Global___Cause.ValueType = ...,
+        acknowledged: _builtins.int | None = ...,
+        resume: _builtins.bool = ...,
+        mark: _builtins.int = ...,
+        knowledge: Global___Knowledge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "acknowledged", b"acknowledged", "clock", b"clock", "knowledge", b"knowledge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "cluster", b"cluster", "incarnation", b"incarnation", "must_reconcile", b"must_reconcile", "now_ms", b"now_ms", "protocol_version", b"protocol_version", "reason", b"reason", "sequence", b"sequence", "store_id", b"store_id", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "acknowledged", b"acknowledged", "cause", b"cause", "clock", b"clock", "cluster", b"cluster", "incarnation", b"incarnation", "knowledge", b"knowledge", "mark", b"mark", "must_reconcile", b"must_reconcile", "now_ms", b"now_ms", "protocol_version", b"protocol_version", "reason", b"reason", "resume", b"resume", "sequence", b"sequence", "store_id", b"store_id", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
+    _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__acknowledged) -> _WhichOneofReturnType__acknowledged | None: ...
 
 Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
 
@@ -447,6 +721,8 @@ class Batch(_message.Message):
     COMPLETE_FIELD_NUMBER: _builtins.int
     MUST_RECONCILE_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    KNOWLEDGE_FIELD_NUMBER: _builtins.int
     store_id: _builtins.bytes
     """The supplier's store."""
     for_incarnation: _builtins.bytes
@@ -469,9 +745,15 @@ class Batch(_message.Message):
         """The supplier's clock in the same snapshot: what the joins are made under."""
 
     @_builtins.property
-    def must_reconcile(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def must_reconcile(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listed]:
         """As in Welcome, in the same snapshot."""
 
+    @_builtins.property
+    def members(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """While the consumer fills itself: every member the supplier has heard of."""
+
+    @_builtins.property
+    def knowledge(self) -> Global___Knowledge: ...
     def __init__(
         self,
         *,
@@ -483,49 +765,120 @@ class Batch(_message.Message):
         changes: _abc.Iterable[Global___Change] | None = ...,
         clock: Global___Clock | None = ...,
         complete: _builtins.bool = ...,
-        must_reconcile: _abc.Iterable[_builtins.str] | None = ...,
+        must_reconcile: _abc.Iterable[Global___Listed] | None = ...,
         now_ms: _builtins.int = ...,
+        members: _abc.Iterable[_builtins.str] | None = ...,
+        knowledge: Global___Knowledge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "knowledge", b"knowledge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "changes", b"changes", "clock", b"clock", "complete", b"complete", "for_incarnation", b"for_incarnation", "for_store_id", b"for_store_id", "must_reconcile", b"must_reconcile", "now_ms", b"now_ms", "store_id", b"store_id", "upto_sequence", b"upto_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "changes", b"changes", "clock", b"clock", "complete", b"complete", "for_incarnation", b"for_incarnation", "for_store_id", b"for_store_id", "knowledge", b"knowledge", "members", b"members", "must_reconcile", b"must_reconcile", "now_ms", b"now_ms", "store_id", b"store_id", "upto_sequence", b"upto_sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Batch: _TypeAlias = Batch  # noqa: Y015
 
 @_typing.final
-class Range(_message.Message):
-    """Every register of a range of keys, read in one snapshot. Accepted under the conditions of a Batch."""
+class Outline(_message.Message):
+    """Fingerprints of consecutive parts of the store. The consumer compares them with its own and answers with a
+    RangeAck: everything up to the first part that differs is done. Accepted under the conditions of a Range.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     STORE_ID_FIELD_NUMBER: _builtins.int
     FOR_INCARNATION_FIELD_NUMBER: _builtins.int
     FOR_STORE_ID_FIELD_NUMBER: _builtins.int
-    AFTER_KEY_FIELD_NUMBER: _builtins.int
-    UPTO_KEY_FIELD_NUMBER: _builtins.int
-    LAST_FIELD_NUMBER: _builtins.int
-    CHANGES_FIELD_NUMBER: _builtins.int
-    CLOCK_FIELD_NUMBER: _builtins.int
-    START_SEQUENCE_FIELD_NUMBER: _builtins.int
-    START_CLOCK_FIELD_NUMBER: _builtins.int
-    MUST_RECONCILE_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
     store_id: _builtins.bytes
     for_incarnation: _builtins.bytes
     for_store_id: _builtins.bytes
-    after_key: _builtins.bytes
-    """The range: keys greater than `after_key`, up to and including `upto_key`. Empty `after_key`: from the
-    first key. A key that is in the range and not among `changes` is one that the supplier does not have.
+    mark: _builtins.int
+    level: _builtins.int
+    """Of the parts; 1 is the finest."""
+    start: _builtins.bytes
+    """Where the first part starts; empty: at the first key."""
+    now_ms: _builtins.int
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Part]:
+        """At most 64."""
+
+    def __init__(
+        self,
+        *,
+        store_id: _builtins.bytes = ...,
+        for_incarnation: _builtins.bytes = ...,
+        for_store_id: _builtins.bytes = ...,
+        mark: _builtins.int = ...,
+        level: _builtins.int = ...,
+        start: _builtins.bytes = ...,
+        parts: _abc.Iterable[Global___Part] | None = ...,
+        now_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["for_incarnation", b"for_incarnation", "for_store_id", b"for_store_id", "level", b"level", "mark", b"mark", "now_ms", b"now_ms", "parts", b"parts", "start", b"start", "store_id", b"store_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Outline: _TypeAlias = Outline  # noqa: Y015
+
+@_typing.final
+class Part(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STOP_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    stop: _builtins.bytes
+    """It ends before this key, which is where the next part starts; empty: it has no end."""
+    fingerprint: _builtins.bytes
+    """The sum, modulo 2^128, of the BLAKE2b-128 hashes of its registers (of key and encoding): 16 bytes."""
+    def __init__(
+        self,
+        *,
+        stop: _builtins.bytes = ...,
+        fingerprint: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "stop", b"stop"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Part: _TypeAlias = Part  # noqa: Y015
+
+@_typing.final
+class Range(_message.Message):
+    """Every register of a range of keys, read in one snapshot. Accepted under the conditions of a Batch, where the
+    position of the reconcile stands for the cursor.
     """
-    upto_key: _builtins.bytes
-    last: _builtins.bool
-    """There is no key beyond: the range has no upper end, and `upto_key` is empty."""
-    start_sequence: _builtins.int
-    """The end of the log and the clock when the reconcile began: what the consumer takes over after the last
-    range.
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STORE_ID_FIELD_NUMBER: _builtins.int
+    FOR_INCARNATION_FIELD_NUMBER: _builtins.int
+    FOR_STORE_ID_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    MUST_RECONCILE_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    NOW_MS_FIELD_NUMBER: _builtins.int
+    store_id: _builtins.bytes
+    for_incarnation: _builtins.bytes
+    for_store_id: _builtins.bytes
+    mark: _builtins.int
+    start: _builtins.bytes
+    """Keys from `start` on and below `stop`; an empty `stop`: to the end. A key in the range that is not among
+    `changes` is one that the supplier does not have.
     """
+    stop: _builtins.bytes
     now_ms: _builtins.int
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Change]:
@@ -536,10 +889,12 @@ class Range(_message.Message):
         """The supplier's clock in this range's snapshot: what the joins are made under."""
 
     @_builtins.property
-    def start_clock(self) -> Global___Clock: ...
-    @_builtins.property
-    def must_reconcile(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def must_reconcile(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listed]:
         """As in Welcome, in this range's snapshot."""
+
+    @_builtins.property
+    def members(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Every member the supplier has heard of."""
 
     def __init__(
         self,
@@ -547,19 +902,18 @@ class Range(_message.Message):
         store_id: _builtins.bytes = ...,
         for_incarnation: _builtins.bytes = ...,
         for_store_id: _builtins.bytes = ...,
-        after_key: _builtins.bytes = ...,
-        upto_key: _builtins.bytes = ...,
-        last: _builtins.bool = ...,
+        mark: _builtins.int = ...,
+        start: _builtins.bytes = ...,
+        stop: _builtins.bytes = ...,
         changes: _abc.Iterable[Global___Change] | None = ...,
         clock: Global___Clock | None = ...,
-        start_sequence: _builtins.int = ...,
-        start_clock: Global___Clock | None = ...,
-        must_reconcile: _abc.Iterable[_builtins.str] | None = ...,
+        must_reconcile: _abc.Iterable[Global___Listed] | None = ...,
+        members: _abc.Iterable[_builtins.str] | None = ...,
         now_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "start_clock", b"start_clock"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_key", b"after_key", "changes", b"changes", "clock", b"clock", "for_incarnation", b"for_incarnation", "for_store_id", b"for_store_id", "last", b"last", "must_reconcile", b"must_reconcile", "now_ms", b"now_ms", "start_clock", b"start_clock", "start_sequence", b"start_sequence", "store_id", b"store_id", "upto_key", b"upto_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "clock", b"clock", "for_incarnation", b"for_incarnation", "for_store_id", b"for_store_id", "mark", b"mark", "members", b"members", "must_reconcile", b"must_reconcile", "now_ms", b"now_ms", "start", b"start", "stop", b"stop", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -571,19 +925,169 @@ class SupplierHeartbeat(_message.Message):
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    KNOWLEDGE_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """The end of the supplier's log: what the consumer's lag is measured by."""
     now_ms: _builtins.int
+    @_builtins.property
+    def knowledge(self) -> Global___Knowledge: ...
     def __init__(
         self,
         *,
         sequence: _builtins.int = ...,
         now_ms: _builtins.int = ...,
+        knowledge: Global___Knowledge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["knowledge", b"knowledge"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["now_ms", b"now_ms", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["knowledge", b"knowledge", "now_ms", b"now_ms", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SupplierHeartbeat: _TypeAlias = SupplierHeartbeat  # noqa: Y015
+
+@_typing.final
+class AskRequest(_message.Message):
+    """--- beside the streams"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    STORE_ID_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """Who asks."""
+    incarnation: _builtins.bytes
+    store_id: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        incarnation: _builtins.bytes = ...,
+        store_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "incarnation", b"incarnation", "store_id", b"store_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskRequest: _TypeAlias = AskRequest  # noqa: Y015
+
+@_typing.final
+class AskResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    STORE_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    FILLING_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    """Who answers."""
+    store_id: _builtins.bytes
+    incarnation: _builtins.bytes
+    """The newest incarnation of the asker that it has heard of; empty: it knows nothing of the asker."""
+    acknowledged: _builtins.int
+    """The greatest sequence of its store that the asker, in the incarnation that asks, has acknowledged."""
+    filling: _builtins.bool
+    """It is new, fills itself or reconciles, and cannot be relied on."""
+    @_builtins.property
+    def clock(self) -> Global___Clock:
+        """What it knows that incarnation to have seen."""
+
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        store_id: _builtins.bytes = ...,
+        incarnation: _builtins.bytes = ...,
+        clock: Global___Clock | None = ...,
+        acknowledged: _builtins.int | None = ...,
+        filling: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "acknowledged", b"acknowledged", "clock", b"clock"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "acknowledged", b"acknowledged", "clock", b"clock", "cluster", b"cluster", "filling", b"filling", "incarnation", b"incarnation", "store_id", b"store_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
+    _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__acknowledged) -> _WhichOneofReturnType__acknowledged | None: ...
+
+Global___AskResponse: _TypeAlias = AskResponse  # noqa: Y015
+
+@_typing.final
+class FetchRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """At most 100."""
+
+    def __init__(
+        self,
+        *,
+        keys: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
+
+@_typing.final
+class FetchResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FETCHED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def fetched(self) -> _containers.RepeatedCompositeFieldContainer[Global___Fetched]:
+        """For each key that was asked for and is not damaged here."""
+
+    def __init__(
+        self,
+        *,
+        fetched: _abc.Iterable[Global___Fetched] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetched", b"fetched"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchResponse: _TypeAlias = FetchResponse  # noqa: Y015
+
+@_typing.final
+class Fetched(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    REGISTER_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
+    key: _builtins.bytes
+    register: _builtins.bytes
+    """As in Change. Absent: there is no register at the key."""
+    @_builtins.property
+    def clock(self) -> Global___Clock:
+        """Every dot that the peer has seen, in the same snapshot."""
+
+    def __init__(
+        self,
+        *,
+        key: _builtins.bytes = ...,
+        register: _builtins.bytes | None = ...,
+        clock: Global___Clock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_register", b"_register", "clock", b"clock", "register", b"register"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_register", b"_register", "clock", b"clock", "key", b"key", "register", b"register"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__register: _TypeAlias = _typing.Literal["register"]  # noqa: Y015
+    _WhichOneofArgType__register: _TypeAlias = _typing.Literal["_register", b"_register"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__register) -> _WhichOneofReturnType__register | None: ...
+
+Global___Fetched: _TypeAlias = Fetched  # noqa: Y015

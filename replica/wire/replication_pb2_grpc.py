@@ -40,6 +40,16 @@ class ReplicationStub:
                 request_serializer=ricordo_dot_v1_dot_replication__pb2.ConsumerMessage.SerializeToString,
                 response_deserializer=ricordo_dot_v1_dot_replication__pb2.SupplierMessage.FromString,
                 _registered_method=True)
+        self.Ask = channel.unary_unary(
+                '/ricordo.v1.Replication/Ask',
+                request_serializer=ricordo_dot_v1_dot_replication__pb2.AskRequest.SerializeToString,
+                response_deserializer=ricordo_dot_v1_dot_replication__pb2.AskResponse.FromString,
+                _registered_method=True)
+        self.Fetch = channel.unary_unary(
+                '/ricordo.v1.Replication/Fetch',
+                request_serializer=ricordo_dot_v1_dot_replication__pb2.FetchRequest.SerializeToString,
+                response_deserializer=ricordo_dot_v1_dot_replication__pb2.FetchResponse.FromString,
+                _registered_method=True)
 
 
 class ReplicationServicer:
@@ -47,16 +57,34 @@ class ReplicationServicer:
     """
 
     def Pull(self, request_iterator, context):
-        """The consumer sends Hello once, first. The supplier answers with Welcome. Then, by its verdict:
+        """The consumer sends Hello first. The supplier answers with Welcome. Then, by its verdict:
 
         * TAIL, EMPTY: the supplier sends Batch after Batch and, at the end of its log, one for each commit as it
-        happens; the consumer sends an Ack for each that it has made durable;
-        * RECONCILE: the supplier sends Range after Range and the consumer a RangeAck for each; after the last,
-        Batches follow, from the sequence at which the reconcile began;
+        happens; the consumer sends an Ack for each that it has made durable. Only a few batches are on the way
+        without an Ack;
+        * RECONCILE: the consumer sends a RangeAck when it is ready; the supplier answers each RangeAck with an
+        Outline or a Range. After the RangeAck that says `done`, Batches follow, from the sequence at which the
+        reconcile began;
         * REFUSED: the supplier ends the stream.
 
-        The supplier reaches its verdict anew before every Batch and Range. If it has changed, another Welcome
-        says so and the new one holds from there. Each side sends Heartbeats when it has nothing else to send.
+        The supplier reaches its verdict anew before every Batch, Outline and Range. If it has changed, another
+        Welcome says so and the new one holds from there. The consumer may say Hello again: it has dropped what it
+        could not apply. Each side sends Heartbeats when it has nothing else to send.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Ask(self, request, context):
+        """What this replica has seen of the one that asks. A replica asks every peer when it starts, before it
+        writes: if its own past was rolled back, it is here that it learns of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Fetch(self, request, context):
+        """The registers at some keys, whole, for a replica whose own rows are damaged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -69,6 +97,16 @@ def add_ReplicationServicer_to_server(servicer, server):
                     servicer.Pull,
                     request_deserializer=ricordo_dot_v1_dot_replication__pb2.ConsumerMessage.FromString,
                     response_serializer=ricordo_dot_v1_dot_replication__pb2.SupplierMessage.SerializeToString,
+            ),
+            'Ask': grpc.unary_unary_rpc_method_handler(
+                    servicer.Ask,
+                    request_deserializer=ricordo_dot_v1_dot_replication__pb2.AskRequest.FromString,
+                    response_serializer=ricordo_dot_v1_dot_replication__pb2.AskResponse.SerializeToString,
+            ),
+            'Fetch': grpc.unary_unary_rpc_method_handler(
+                    servicer.Fetch,
+                    request_deserializer=ricordo_dot_v1_dot_replication__pb2.FetchRequest.FromString,
+                    response_serializer=ricordo_dot_v1_dot_replication__pb2.FetchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -99,6 +137,60 @@ class Replication:
             '/ricordo.v1.Replication/Pull',
             ricordo_dot_v1_dot_replication__pb2.ConsumerMessage.SerializeToString,
             ricordo_dot_v1_dot_replication__pb2.SupplierMessage.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Ask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ricordo.v1.Replication/Ask',
+            ricordo_dot_v1_dot_replication__pb2.AskRequest.SerializeToString,
+            ricordo_dot_v1_dot_replication__pb2.AskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Fetch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ricordo.v1.Replication/Fetch',
+            ricordo_dot_v1_dot_replication__pb2.FetchRequest.SerializeToString,
+            ricordo_dot_v1_dot_replication__pb2.FetchResponse.FromString,
             options,
             channel_credentials,
             insecure,

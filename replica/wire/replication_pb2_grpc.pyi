@@ -40,17 +40,26 @@ class ReplicationStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ReplicationAsyncStub: ...
     Pull: _grpc.StreamStreamMultiCallable[_replication_pb2.ConsumerMessage, _replication_pb2.SupplierMessage]
-    """The consumer sends Hello once, first. The supplier answers with Welcome. Then, by its verdict:
+    """The consumer sends Hello first. The supplier answers with Welcome. Then, by its verdict:
 
     * TAIL, EMPTY: the supplier sends Batch after Batch and, at the end of its log, one for each commit as it
-      happens; the consumer sends an Ack for each that it has made durable;
-    * RECONCILE: the supplier sends Range after Range and the consumer a RangeAck for each; after the last,
-      Batches follow, from the sequence at which the reconcile began;
+      happens; the consumer sends an Ack for each that it has made durable. Only a few batches are on the way
+      without an Ack;
+    * RECONCILE: the consumer sends a RangeAck when it is ready; the supplier answers each RangeAck with an
+      Outline or a Range. After the RangeAck that says `done`, Batches follow, from the sequence at which the
+      reconcile began;
     * REFUSED: the supplier ends the stream.
 
-    The supplier reaches its verdict anew before every Batch and Range. If it has changed, another Welcome
-    says so and the new one holds from there. Each side sends Heartbeats when it has nothing else to send.
+    The supplier reaches its verdict anew before every Batch, Outline and Range. If it has changed, another
+    Welcome says so and the new one holds from there. The consumer may say Hello again: it has dropped what it
+    could not apply. Each side sends Heartbeats when it has nothing else to send.
     """
+    Ask: _grpc.UnaryUnaryMultiCallable[_replication_pb2.AskRequest, _replication_pb2.AskResponse]
+    """What this replica has seen of the one that asks. A replica asks every peer when it starts, before it
+    writes: if its own past was rolled back, it is here that it learns of it.
+    """
+    Fetch: _grpc.UnaryUnaryMultiCallable[_replication_pb2.FetchRequest, _replication_pb2.FetchResponse]
+    """The registers at some keys, whole, for a replica whose own rows are damaged."""
 
 @_typing.type_check_only
 class ReplicationAsyncStub(ReplicationStub):
@@ -58,17 +67,26 @@ class ReplicationAsyncStub(ReplicationStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Pull: _aio.StreamStreamMultiCallable[_replication_pb2.ConsumerMessage, _replication_pb2.SupplierMessage]  # type: ignore[assignment]
-    """The consumer sends Hello once, first. The supplier answers with Welcome. Then, by its verdict:
+    """The consumer sends Hello first. The supplier answers with Welcome. Then, by its verdict:
 
     * TAIL, EMPTY: the supplier sends Batch after Batch and, at the end of its log, one for each commit as it
-      happens; the consumer sends an Ack for each that it has made durable;
-    * RECONCILE: the supplier sends Range after Range and the consumer a RangeAck for each; after the last,
-      Batches follow, from the sequence at which the reconcile began;
+      happens; the consumer sends an Ack for each that it has made durable. Only a few batches are on the way
+      without an Ack;
+    * RECONCILE: the consumer sends a RangeAck when it is ready; the supplier answers each RangeAck with an
+      Outline or a Range. After the RangeAck that says `done`, Batches follow, from the sequence at which the
+      reconcile began;
     * REFUSED: the supplier ends the stream.
 
-    The supplier reaches its verdict anew before every Batch and Range. If it has changed, another Welcome
-    says so and the new one holds from there. Each side sends Heartbeats when it has nothing else to send.
+    The supplier reaches its verdict anew before every Batch, Outline and Range. If it has changed, another
+    Welcome says so and the new one holds from there. The consumer may say Hello again: it has dropped what it
+    could not apply. Each side sends Heartbeats when it has nothing else to send.
     """
+    Ask: _aio.UnaryUnaryMultiCallable[_replication_pb2.AskRequest, _replication_pb2.AskResponse]  # type: ignore[assignment]
+    """What this replica has seen of the one that asks. A replica asks every peer when it starts, before it
+    writes: if its own past was rolled back, it is here that it learns of it.
+    """
+    Fetch: _aio.UnaryUnaryMultiCallable[_replication_pb2.FetchRequest, _replication_pb2.FetchResponse]  # type: ignore[assignment]
+    """The registers at some keys, whole, for a replica whose own rows are damaged."""
 
 class ReplicationServicer(metaclass=_abc_1.ABCMeta):
     """A replica is the consumer of each of its peers: it opens one stream to each and pulls."""
@@ -79,16 +97,37 @@ class ReplicationServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_replication_pb2.ConsumerMessage],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_replication_pb2.SupplierMessage], _abc.AsyncIterator[_replication_pb2.SupplierMessage]]:
-        """The consumer sends Hello once, first. The supplier answers with Welcome. Then, by its verdict:
+        """The consumer sends Hello first. The supplier answers with Welcome. Then, by its verdict:
 
         * TAIL, EMPTY: the supplier sends Batch after Batch and, at the end of its log, one for each commit as it
-          happens; the consumer sends an Ack for each that it has made durable;
-        * RECONCILE: the supplier sends Range after Range and the consumer a RangeAck for each; after the last,
-          Batches follow, from the sequence at which the reconcile began;
+          happens; the consumer sends an Ack for each that it has made durable. Only a few batches are on the way
+          without an Ack;
+        * RECONCILE: the consumer sends a RangeAck when it is ready; the supplier answers each RangeAck with an
+          Outline or a Range. After the RangeAck that says `done`, Batches follow, from the sequence at which the
+          reconcile began;
         * REFUSED: the supplier ends the stream.
 
-        The supplier reaches its verdict anew before every Batch and Range. If it has changed, another Welcome
-        says so and the new one holds from there. Each side sends Heartbeats when it has nothing else to send.
+        The supplier reaches its verdict anew before every Batch, Outline and Range. If it has changed, another
+        Welcome says so and the new one holds from there. The consumer may say Hello again: it has dropped what it
+        could not apply. Each side sends Heartbeats when it has nothing else to send.
         """
+
+    @_abc_1.abstractmethod
+    def Ask(
+        self,
+        request: _replication_pb2.AskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_replication_pb2.AskResponse, _abc.Awaitable[_replication_pb2.AskResponse]]:
+        """What this replica has seen of the one that asks. A replica asks every peer when it starts, before it
+        writes: if its own past was rolled back, it is here that it learns of it.
+        """
+
+    @_abc_1.abstractmethod
+    def Fetch(
+        self,
+        request: _replication_pb2.FetchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_replication_pb2.FetchResponse, _abc.Awaitable[_replication_pb2.FetchResponse]]:
+        """The registers at some keys, whole, for a replica whose own rows are damaged."""
 
 def add_ReplicationServicer_to_server(servicer: ReplicationServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
