@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["InvalidAddress", "check_address", "with_port"]
+__all__ = ["InvalidAddress", "check_address", "split_address", "with_port"]
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s:/@\[\]]{1,253}):(?P<port>[0-9]{1,5})")
 
@@ -25,6 +25,12 @@ def check_address(text: str, *, bindable: bool = False) -> str:
     if port > 65535 or (port == 0 and not bindable):
         raise InvalidAddress(f"has a port that is not in {0 if bindable else 1} to 65535")
     return text
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host, without brackets, and port of an address that was checked."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def with_port(address: str, port: int) -> str:

@@ -55,6 +55,9 @@ class Runtime:
         limits = Limits(**config.limits.model_dump())
         self.node = Node(identity, TtlPolicy(config.ttl.default, config.ttl.repositories), limits)
         self.commits = GroupCommit(storage)
+        self.committed = 0
+        """Durable transactions since the start."""
+        self.commits.on_commit(self._count_commit)
 
     @classmethod
     def open(cls, config: Config, clock: Clock = system_clock, entropy: Entropy = os.urandom) -> Runtime:
@@ -71,6 +74,9 @@ class Runtime:
         except BaseException:
             storage.close()
             raise
+
+    def _count_commit(self) -> None:
+        self.committed += 1
 
     @property
     def limits(self) -> Limits:

@@ -1,0 +1,98 @@
+"""What this process knows of each peer: where it is, how the stream to it fares, what went over it.
+
+The cursor is in the store; here is what else an operator asks about. Nothing that never happened is shown as
+0.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crdt.dot import Millis
+
+__all__ = ["Origin", "Peer", "PeerBook"]
+
+
+class Origin(enum.Enum):
+    """How this replica came to know a peer."""
+
+    CONFIGURED = enum.auto()
+    ADDED = enum.auto()
+    """While running, by AddPeer; also before the last restart."""
+    CONSUMER_ONLY = enum.auto()
+    """It pulls from here, and nobody said to pull from it."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """A peer, as of now."""
+
+    cluster: str
+    origin: Origin
+    address: str = ""
+    connected: bool = False
+    """The stream on which this replica pulls is open and was welcomed."""
+    verdict: str | None = None
+    """The last one of this peer over this replica, by name."""
+    reason: str | None = None
+    sequence: int | None = None
+    """The end of its change log, as it last told."""
+    last_contact: Millis | None = None
+    """By this replica's clock."""
+    skew: Millis | None = None
+    """Its clock minus this one's, then."""
+    last_error: str | None = None
+    last_error_at: Millis | None = None
+    received_bytes: int | None = None
+    sent_bytes: int | None = None
+    received_changes: int | None = None
+    applied_changes: int | None = None
+    acknowledged: int | None = None
+    """This replica's sequence up to which it has made everything durable."""
+
+    def heard(self, now: Millis, peer_now: Millis, size: int) -> None:
+        """A message of the peer arrived, of so many bytes."""
+        self.last_contact = now
+        self.skew = Millis(peer_now - now)
+        self.received_bytes = (self.received_bytes or 0) + size
+
+    def sent(self, size: int) -> None:
+        """A message of so many bytes went to the peer."""
+        self.sent_bytes = (self.sent_bytes or 0) + size
+
+    def applied(self, received: int, changed: int) -> None:
+        """So many registers came, and so many of them changed something here."""
+        self.received_changes = (self.received_changes or 0) + received
+        self.applied_changes = (self.applied_changes or 0) + changed
+
+    def failed(self, now: Millis, reason: str) -> None:
+        """An attempt to pull ended."""
+        self.connected = False
+        self.last_error = reason
+        self.last_error_at = now
+
+
+class PeerBook:
+    """The peers by cluster."""
+
+    def __init__(self) -> None:
+        self._peers: dict[str, Peer] = {}
+
+    def __iter__(self) -> Iterator[Peer]:
+        return iter([self._peers[cluster] for cluster in sorted(self._peers)])
+
+    def supplier(self, cluster: str, address: str, origin: Origin) -> Peer:
+        """The peer that this replica is to pull from."""
+        peer = self._peers.setdefault(cluster, Peer(cluster, origin))
+        peer.address, peer.origin = address, origin
+        return peer
+
+    def consumer(self, cluster: str) -> Peer:
+        """The peer that pulls from this replica."""
+        return self._peers.setdefault(cluster, Peer(cluster, Origin.CONSUMER_ONLY))
+
+    def drop(self, cluster: str) -> None:
+        """This replica is to pull from the peer no more."""
+        self._peers.pop(cluster, None)
