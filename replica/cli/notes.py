@@ -217,10 +217,11 @@ def _row(name: str, value: object) -> tuple[str, ...]:
 def _links(value: object) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict):
         raise InvalidLine("links", "must be an object of relations, each with a list of targets")
-    return {
+    found = {
         _text("links", relation): _row(f"links.{_shown(relation)}", targets)
         for relation, targets in value.items()
     }
+    return {relation: targets for relation, targets in found.items() if targets}
 
 
 def _created_at(value: object) -> int:

@@ -151,7 +151,7 @@ def topics(
         return count.topic, str(count.live)
 
     with connect(address, timeout) as client:
-        columns = (Column("topic", 6, style="cyan"), Column("live", 1, right=True))
+        columns = (Column("topic", style="cyan"), Column("live", right=True))
         Terminal(as_json).listing(client.list_topics(repo_id), columns, row, nothing="no live entries there")
 
 
@@ -169,7 +169,7 @@ def repos(
         return count.repo_id, str(count.live)
 
     with connect(address, timeout) as client:
-        columns = (Column("repository", 6, style="cyan"), Column("live", 1, right=True))
+        columns = (Column("repository", style="cyan"), Column("live", right=True))
         Terminal(as_json).listing(client.list_repos(), columns, row, nothing="nothing is remembered here yet")
 
 

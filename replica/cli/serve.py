@@ -22,8 +22,8 @@ __all__ = ["serve_command"]
 _HELP = """Serve one replica until it is told to stop.
 
 Every key of the configuration can be given as a flag, as an environment variable (such as
-RICORDO_TTL_DEFAULT) or in a TOML file; a flag goes before a variable, and that before the file. It prints where its data lives
-and where it listens, and stops in order at SIGTERM or Ctrl-C.
+RICORDO_TTL_DEFAULT) or in a TOML file; a flag goes before a variable, and that before the file. It prints
+where its data lives and where it listens, and stops in order at SIGTERM or Ctrl-C.
 
 \b
 Examples:

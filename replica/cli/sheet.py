@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.rule import Rule
@@ -55,9 +54,12 @@ class Column:
 
     name: str
     weight: int = 0
-    """Its share of the width; 0: as wide as what stands in it, in a table that is drawn whole."""
+    """Its share of the terminal's width; 0 in a list that is drawn whole, where it is as wide as what stands
+    in it."""
     right: bool = False
     """Numbers stand on the right."""
+    whole: bool = False
+    """What is too long is folded; else it is cut."""
     style: str = ""
 
 
@@ -98,23 +100,19 @@ def print_sheet(console: Console, sheet: Sheet) -> None:
 
 
 def print_listing(console: Console, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> int:
-    """Show a list as it arrives and return its length. On a terminal the columns keep their widths."""
+    """Show a list and return its length. With weights it appears as it arrives, in columns that stay."""
+    count = 0
     if not console.is_terminal:
-        count = 0
         for row in rows:
             _write(console, ["\t".join(_cell(text) for text in row)])
             count += 1
         return count
-    count = 0
-    for chunk in _chunks(iter(rows)):
-        console.print(_table(columns, chunk, console.width, header=count == 0))
+    streamed = any(column.weight for column in columns)
+    arriving = iter(rows)
+    while chunk := list(islice(arriving, _CHUNK if streamed else None)):
+        console.print(_table(columns, chunk, console.width if streamed else None, header=count == 0))
         count += len(chunk)
     return count
-
-
-def _chunks(rows: Iterator[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
-    while chunk := list(islice(rows, _CHUNK)):
-        yield chunk
 
 
 def _drawn(part: Part) -> RenderableType:
@@ -135,20 +133,18 @@ def _drawn(part: Part) -> RenderableType:
 def _table(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None, *, header: bool
 ) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD if width is None else None, show_header=header, pad_edge=False, padding=(0, 1)
-    )
+    """With a `width` the columns share it, and what is too long for one is cut or folded."""
+    table = Table(box=None, show_header=header, pad_edge=False, padding=(0, 2, 0, 0))
     shares = sum(column.weight for column in columns)
-    room = None if width is None or not shares else width - 2 * len(columns)
     for column in columns:
         table.add_column(
             column.name,
-            width=None if room is None else max(3, room * column.weight // shares),
+            width=None if width is None else max(3, (width - 2 * len(columns)) * column.weight // shares),
             justify="right" if column.right else "left",
             style=column.style,
             header_style="dim",
-            overflow="fold" if width is None else "ellipsis",
-            no_wrap=width is not None,
+            overflow="fold" if width is None or column.whole else "ellipsis",
+            no_wrap=width is not None and not column.whole,
         )
     for row in rows:
         table.add_row(*(Text(_cell(text)) for text in row))

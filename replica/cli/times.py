@@ -44,10 +44,10 @@ def format_time(millis: int) -> str:
 
 
 def format_span(millis: int) -> str:
-    """A span for reading: its two largest units, ``3d4h`` or ``1m30s``."""
+    """A span for reading: its two largest units, ``3d4h`` or ``1m30s``, and no milliseconds beside seconds."""
     units = [1, 1_000, 60_000, 3_600_000, 86_400_000]
     size = abs(millis)
     largest = max((index for index, unit in enumerate(units) if size >= unit), default=0)
-    step = units[max(0, largest - 1)]
+    step = units[max(min(1, largest), largest - 1)]
     rounded = size // step * step
     return format_duration(Millis(rounded if millis >= 0 else -rounded))

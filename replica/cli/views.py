@@ -28,12 +28,12 @@ NOTHING = "—"
 UNMEASURED = "not measured"
 
 SCAN_COLUMNS = (
-    Column("topic", 3, style="cyan"),
-    Column("id", 4, style="cyan"),
-    Column("kind", 2),
-    Column("title", 8),
-    Column("tags", 4, style="dim"),
-    Column("expires", 2),
+    Column("topic", 12, whole=True, style="cyan"),
+    Column("id", 20, whole=True, style="cyan"),
+    Column("kind", 8),
+    Column("title", 32),
+    Column("tags", 16, style="dim"),
+    Column("expires", 9),
 )
 
 PEER_COLUMNS = (
