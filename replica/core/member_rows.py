@@ -50,10 +50,13 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The newest entry about a member that was taken over from one supplier's list."""
+    """The newest entries about a member that were taken over from one supplier's list, by number; 0: none."""
 
     store_id: StoreId
-    number: int
+    begun: int
+    """At the start of a reconcile."""
+    settled: int
+    """For good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Member:
     listed: int = 0
     """The number of its entry on the list of members that must reconcile; 0: it is not on it."""
     taken: Mapping[str, Taken] = field(default_factory=lambda: MappingProxyType({}))
-    """By supplier: the entry about this member that was taken over last."""
+    """By supplier: what was taken over from its list about this member."""
     acknowledged: Acknowledged | None = None
     retired: bool = False
 
@@ -114,7 +117,10 @@ def _encode(member: Member) -> bytes:
             _plain_stated(member.candidate),
             _plain_stated(member.stable),
             member.listed,
-            [(cluster, taken.store_id, taken.number) for cluster, taken in sorted(member.taken.items())],
+            [
+                (cluster, taken.store_id, taken.begun, taken.settled)
+                for cluster, taken in sorted(member.taken.items())
+            ],
             None
             if acknowledged is None
             else (acknowledged.incarnation, acknowledged.store_id, acknowledged.sequence),
@@ -153,7 +159,7 @@ def _decode(key: bytes, frame: bytes) -> Member:
         candidate=None if candidate is None else _read_stated(*candidate),
         stable=None if stable is None else _read_stated(*stable),
         listed=listed,
-        taken=MappingProxyType({cluster: Taken(store_id, number) for cluster, store_id, number in taken}),
+        taken=MappingProxyType({cluster: Taken(*numbers) for cluster, *numbers in taken}),
         acknowledged=None if acknowledged is None else Acknowledged(*acknowledged),
         retired=retired,
     )

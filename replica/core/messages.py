@@ -194,6 +194,7 @@ class Ack:
     sequence: int
     """Everything up to it is durable at the consumer."""
     knowledge: Knowledge
+    """Of the consumer's own clock."""
     now: Millis
 
 
@@ -209,7 +210,6 @@ class RangeAck:
     """At ``position`` the stores differ by an outline of this level; 0: no outline was compared."""
     done: bool
     """The reconcile is finished, and the cursor set to the sequence at its start."""
-    knowledge: Knowledge
     now: Millis
 
 
@@ -270,7 +270,6 @@ class Batch:
     must_reconcile: tuple[Listed, ...]
     members: tuple[str, ...]
     """The members that the supplier has heard of, while the consumer fills itself; else empty."""
-    knowledge: Knowledge
     now: Millis
 
 
@@ -415,7 +414,7 @@ def check(message: ConsumerMessage | SupplierMessage) -> None:
             _check_ascending([message.start, *stops])
         case _:
             pass
-    if not isinstance(message, Range | Outline):
+    if isinstance(message, Hello | Ack | Welcome | Heartbeat):
         _check_knowledge(message.knowledge)
 
 

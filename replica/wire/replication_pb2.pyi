@@ -497,7 +497,9 @@ class Ack(_message.Message):
     """Everything up to this sequence is durable at the consumer."""
     now_ms: _builtins.int
     @_builtins.property
-    def knowledge(self) -> Global___Knowledge: ...
+    def knowledge(self) -> Global___Knowledge:
+        """Of the consumer's own clock."""
+
     def __init__(
         self,
         *,
@@ -526,7 +528,6 @@ class RangeAck(_message.Message):
     DESCEND_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
-    KNOWLEDGE_FIELD_NUMBER: _builtins.int
     store_id: _builtins.bytes
     """The supplier's."""
     mark: _builtins.int
@@ -538,8 +539,6 @@ class RangeAck(_message.Message):
     done: _builtins.bool
     """All is done: the supplier's clock of the start is taken over and the cursor set to the sequence of the start."""
     now_ms: _builtins.int
-    @_builtins.property
-    def knowledge(self) -> Global___Knowledge: ...
     def __init__(
         self,
         *,
@@ -549,11 +548,10 @@ class RangeAck(_message.Message):
         descend: _builtins.int = ...,
         done: _builtins.bool = ...,
         now_ms: _builtins.int = ...,
-        knowledge: Global___Knowledge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["knowledge", b"knowledge"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["descend", b"descend", "done", b"done", "knowledge", b"knowledge", "mark", b"mark", "now_ms", b"now_ms", "position", b"position", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descend", b"descend", "done", b"done", "mark", b"mark", "now_ms", b"now_ms", "position", b"position", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -722,7 +720,6 @@ class Batch(_message.Message):
     MUST_RECONCILE_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
-    KNOWLEDGE_FIELD_NUMBER: _builtins.int
     store_id: _builtins.bytes
     """The supplier's store."""
     for_incarnation: _builtins.bytes
@@ -752,8 +749,6 @@ class Batch(_message.Message):
     def members(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """While the consumer fills itself: every member the supplier has heard of."""
 
-    @_builtins.property
-    def knowledge(self) -> Global___Knowledge: ...
     def __init__(
         self,
         *,
@@ -768,11 +763,10 @@ class Batch(_message.Message):
         must_reconcile: _abc.Iterable[Global___Listed] | None = ...,
         now_ms: _builtins.int = ...,
         members: _abc.Iterable[_builtins.str] | None = ...,
-        knowledge: Global___Knowledge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "knowledge", b"knowledge"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "changes", b"changes", "clock", b"clock", "complete", b"complete", "for_incarnation", b"for_incarnation", "for_store_id", b"for_store_id", "knowledge", b"knowledge", "members", b"members", "must_reconcile", b"must_reconcile", "now_ms", b"now_ms", "store_id", b"store_id", "upto_sequence", b"upto_sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_sequence", b"after_sequence", "changes", b"changes", "clock", b"clock", "complete", b"complete", "for_incarnation", b"for_incarnation", "for_store_id", b"for_store_id", "members", b"members", "must_reconcile", b"must_reconcile", "now_ms", b"now_ms", "store_id", b"store_id", "upto_sequence", b"upto_sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
