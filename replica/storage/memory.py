@@ -208,9 +208,9 @@ class _MemorySnapshot:
         end = len(rows.keys) if stop is None else bisect_left(rows.keys, stop)
         places = range(end - 1, first - 1, -1) if reverse else range(first, end)
         for place in places:
-            self._rows(table)
             key = rows.keys[place]
             yield key, rows.values[key]
+            self._rows(table)
 
     def count(self, table: Table) -> int:
         return len(self._rows(table).keys)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -367,13 +368,15 @@ class ConcurrencyContract:
         done = threading.Event()
         torn: list[list[Row]] = []
 
+        def write_all(number: int, transaction: Transaction) -> None:
+            for name in (b"a", b"b", b"c"):
+                transaction.put(META, name, b"%d" % number)
+            transaction.put(Table.CHANGES, b"%04d" % number, b"")
+
         def write() -> None:
             try:
                 for number in range(200):
-                    with storage.transaction() as transaction:
-                        for name in (b"a", b"b", b"c"):
-                            transaction.put(META, name, b"%d" % number)
-                        transaction.put(Table.CHANGES, b"%04d" % number, b"")
+                    storage.run(partial(write_all, number))
             finally:
                 done.set()
 
@@ -419,16 +422,18 @@ class ClosingContract:
     def test_a_snapshot_that_has_ended_cannot_be_read(self, storage: Storage) -> None:
         fill(storage, b"a", b"b")
         with storage.snapshot() as snapshot:
-            begun, untouched = snapshot.items(META), snapshot.items(META)
-            next(begun)
-        self.assert_ended(snapshot, begun, untouched)
+            iterations = [snapshot.items(META) for _ in range(3)]
+            next(iterations[1])
+            assert [next(iterations[2])[0], next(iterations[2])[0]] == [b"a", b"b"]
+        self.assert_ended(snapshot, *iterations)
 
     def test_a_transaction_that_has_ended_cannot_be_used(self, storage: Storage) -> None:
         fill(storage, b"a", b"b")
         with storage.transaction() as transaction:
-            begun, untouched = transaction.items(META), transaction.items(META)
-            next(begun)
-        self.assert_ended(transaction, begun, untouched)
+            iterations = [transaction.items(META) for _ in range(3)]
+            next(iterations[1])
+            assert [next(iterations[2])[0], next(iterations[2])[0]] == [b"a", b"b"]
+        self.assert_ended(transaction, *iterations)
         with pytest.raises(StorageClosed):
             transaction.put(META, b"c", b"")
         with pytest.raises(StorageClosed):
