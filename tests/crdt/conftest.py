@@ -1,8 +1,13 @@
 """The laws of the values run under one Hypothesis profile: enough examples, and no timed assertion."""
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
-    "laws", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "laws",
+    max_examples=200,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 settings.load_profile("laws")
