@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from io import TextIOWrapper
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from replica import __version__
 from replica.cli import admin, reading, transfer, writing
@@ -34,8 +36,24 @@ _HELP = "\n".join(
     ]
 )
 
+
+class _ReaderGone(Exception):
+    """Nobody reads the output any more."""
+
+
+class _Commands(TyperGroup):
+    """typer takes a broken pipe for an error of its own; here it has an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as typer has it; its own name for the type is private
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
+
+
 app = typer.Typer(
     name="ricordo",
+    cls=_Commands,
     help=_HELP,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -89,6 +107,10 @@ app.command("export")(transfer.export)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; `arguments` are those of the process unless given."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # Whatever the locale: entries hold any text, and JSON is UTF-8.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
     command = typer.main.get_command(app)
     try:
         result = command.main(given, prog_name="ricordo", standalone_mode=False)
@@ -101,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(usage(message, remedy=remedy), given)
     except typer.Abort:
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
+    except (_ReaderGone, BrokenPipeError):
         return _reader_gone()
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
@@ -121,6 +143,6 @@ def _fail(failure: Failure, arguments: Sequence[str]) -> int:
 
 
 def _reader_gone() -> int:
-    """Nobody reads the output any more: end without a word, and without another attempt to write it."""
+    """End without a word, and without another attempt to write."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.BROKEN_PIPE

@@ -163,7 +163,9 @@ def write_note(entry: Entry) -> bytes:
 
 def _object(line: bytes) -> dict[str, object]:
     try:
-        value = json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
+        value = json.loads(
+            line.rstrip(b"\r\n").decode(), object_pairs_hook=_once, parse_constant=_no_constant
+        )
     except UnicodeDecodeError as error:
         raise InvalidLine(None, f"is not UTF-8 at byte {error.start + 1}") from None
     except json.JSONDecodeError as error:

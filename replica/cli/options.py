@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -40,6 +40,8 @@ __all__ = [
     "text",
 ]
 
+BODY_MAX_BYTES = 64 * 1024
+"""No replica takes more: what is longer need not be read."""
 LONGEST_TIMEOUT = Millis(600_000)
 """A replica remembers for this long that a write was made: no call may be repeated later."""
 
@@ -169,17 +171,22 @@ def given_body(body: str | None, file: Path | None, *, piped: bool) -> str | Non
         return text("--body", body)
     if file is not None and str(file) != "-":
         try:
-            return _decoded("--body-file", file.read_bytes())
+            with file.open("rb") as source:
+                return _read("--body-file", source)
         except OSError as error:
             raise usage(f"cannot read {file}: {error.strerror}", field="--body-file") from None
     if file is not None:
-        return _decoded("standard input", sys.stdin.buffer.read())
+        return _read("standard input", sys.stdin.buffer)
     if piped:
-        return _decoded("standard input", sys.stdin.buffer.read()) or None
+        return _read("standard input", sys.stdin.buffer) or None
     return None
 
 
-def _decoded(field: str, data: bytes) -> str:
+def _read(field: str, source: BinaryIO) -> str:
+    """All of a source, if it is text, and no longer than a body can be on any replica."""
+    data = source.read(BODY_MAX_BYTES + 1)
+    if len(data) > BODY_MAX_BYTES:
+        raise usage(f"is longer than {BODY_MAX_BYTES} bytes, the most that a body can have", field=field)
     try:
         return data.decode()
     except UnicodeDecodeError as error:

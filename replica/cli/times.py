@@ -44,7 +44,7 @@ def format_time(millis: int) -> str:
 
 
 def format_span(millis: int) -> str:
-    """A span for reading: its two largest units, ``3d4h`` or ``1m30s``, and no milliseconds beside seconds."""
+    """A span for reading: its two largest units, ``3d4h`` or ``1m30s``; milliseconds stand alone."""
     units = [1, 1_000, 60_000, 3_600_000, 86_400_000]
     size = abs(millis)
     largest = max((index for index, unit in enumerate(units) if size >= unit), default=0)
