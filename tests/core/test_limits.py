@@ -103,7 +103,10 @@ def test_a_fold_may_exceed_the_limits_and_what_adds_nothing_is_never_refused() -
     small.remember(Remember(key=KEY))
     assert small.remember(Remember(key=KEY, title="long", body="longer", tags=tags)).tags_added == 0
     assert small.update(Update(key=KEY, remove_tags=(*tags[:50], "x" * 1000))).tags_removed == 50
-    small.update(Update(key=KEY, remove_links=links(relation="target")))
+    held = links(relation=("target", "other"))
+    Replica(small.storage).update(Update(key=KEY, add_links=held))
+    assert small.update(Update(key=KEY, add_links=held)).links_added == 0
+    assert small.update(Update(key=KEY, remove_links=links(relation="target"))).links_removed == 1
     small.refuses(Code.INVALID_ARGUMENT, "title", lambda: small.update(Update(key=KEY, title="grow")))
     small.refuses(
         Code.INVALID_ARGUMENT, "add_tags", lambda: small.update(Update(key=KEY, add_tags=("a", "b")))

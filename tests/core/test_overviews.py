@@ -234,6 +234,12 @@ def test_a_sibling_that_was_dead_already_makes_no_difference(pair: tuple[Replica
     assert agree(here, there)
 
 
+def test_an_expiry_alone_makes_a_difference(pair: tuple[Replica, Replica]) -> None:
+    for replica, expires_at in zip(pair, (START + 5, START + 6), strict=True):
+        replica.arrive(sibling("eu", payload=b"\xc1", expires_at=expires_at), key=EntryKey("x", "t", "1"))
+    assert not agree(*pair)
+
+
 def test_what_cannot_be_read_makes_a_difference(pair: tuple[Replica, Replica]) -> None:
     here, there = pair
     here.arrive(sibling("eu", payload=b"\xc1"))

@@ -69,7 +69,10 @@ def test_the_order_of_sets_makes_no_other_call(replica: Replica) -> None:
         Remember(key=KEY, request_id="one"),
         Remember(key=EntryKey("repo", "topic", "other"), title="t", request_id="one"),
         Remember(key=KEY, title="", request_id="one"),
-        Remember(key=KEY, body="t", request_id="one"),
+        Remember(key=KEY, title="t", body="b", request_id="one"),
+        Remember(key=KEY, title="t", create_only=True, request_id="one"),
+        Remember(key=KEY, title="t", if_version="", request_id="one"),
+        Remember(key=KEY, title="t", created_at=START, request_id="one"),
         Remember(key=KEY, title="t", durable=True, request_id="one"),
         Remember(key=KEY, title="t", tags=("a",), request_id="one"),
         Remember(key=KEY, title="t", ttl=Millis(1), request_id="one"),
@@ -143,6 +146,20 @@ def test_old_results_are_cleared_away_a_few_at_a_time(replica: Replica) -> None:
     before = replica.dump()
     replica.remember(last)
     assert replica.dump() == before, "the one that is kept still answers"
+
+
+def test_an_id_that_is_used_again_is_cleared_away_by_its_last_use(replica: Replica) -> None:
+    many = PRUNED_PER_WRITE + 2
+    for at in range(many):
+        replica.remember(Remember(key=KEY, request_id=f"id-{at}"))
+    replica.now = Millis(START + KEPT)
+    last = Remember(key=KEY, request_id=f"id-{many - 1}")
+    again = replica.remember(last)
+    for _ in range(2):
+        replica.remember(Remember(key=KEY))
+    assert replica.remember(last) == again
+    with replica.storage.snapshot() as snapshot:
+        assert (snapshot.count(Table.REQUESTS), snapshot.count(Table.REQUEST_TIMES)) == (1, 1)
 
 
 def test_results_survive_what_the_clock_does(replica: Replica) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from crdt.clock import Clock
-from crdt.dot import Dot, Millis
+from crdt.dot import Dot, Incarnation, Millis
 from crdt.key import EntryKey
 from replica.core.commands import Forget, Kind, Links, Remember, Update
 from replica.core.errors import Code
+from replica.core.identity import Identity
 from replica.core.rows import get_sequence, last_change
 from replica.core.storage import Table
 from tests.core.one_replica import HOME, KEY, START, Replica, links, sibling
@@ -217,6 +218,21 @@ def test_a_forget_removes_what_cannot_be_read(replica: Replica) -> None:
     done = replica.forget(Forget(key=KEY))
     assert (done.existed, done.undecodable) == (True, 1)
     assert [sibling.tombstone for sibling in replica.register()] == [True]
+
+
+@pytest.mark.parametrize("write", [Update(key=KEY, body="b"), Remember(key=KEY, body="b")])
+def test_an_entry_that_survives_a_concurrent_forget_is_what_it_was(
+    replica: Replica, write: Remember | Update
+) -> None:
+    replica.remember(Remember(key=KEY, kind=Kind.DECISION, title="t", created_at=Millis(5)))
+    other = Replica(identity=Identity("other", Incarnation(bytes(16)), b"o" * 16))
+    other.arrive(*replica.register())
+    other.forget(Forget(key=KEY))
+    replica.do(write)
+    replica.arrive(*other.register())
+    entry = replica.recall()
+    assert (entry.exists, entry.kind, entry.created_at) == (True, "Decision", 5)
+    assert (entry.title, entry.body, entry.sibling_count) == ("", "b", 2)
 
 
 # --- payloads that do not decode
