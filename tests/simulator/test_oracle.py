@@ -764,3 +764,18 @@ def test_a_tombstone_is_never_read_as_a_value(story: Story) -> None:
     tombstone = story.forget("a", 1)
     with pytest.raises(Contradiction, match="tombstone"):
         story.oracle.evidence(KEY, 1, replace(shown, siblings=frozenset({tombstone})))
+
+
+def test_a_kind_that_a_forget_took_along_is_set_by_naming_any(story: Story) -> None:
+    story.remember("a", 1, kind="Note", created_at=0)
+    story.remember("b", 2, kind="Decision", created_at=0)
+    story.pull("a", "b")
+    story.pull("b", "a")
+    story.update("a", 3, title="t")
+    story.forget("b", 4)
+    story.pull("a", "b")
+    assert story.at("a", 5).kind is None, "the update carried the dispute along, and the forget removed it"
+    story.remember("a", 6, kind="Memory")
+    assert story.answer is not None
+    assert not story.answer.kind_ignored
+    assert story.at("a", 6).kind == "Memory"

@@ -38,7 +38,8 @@ class Edit:
         """Record the content of a write over `base`; returns whether the `kind` it names was ignored.
 
         Kind and creation time are put again where they are not in dispute. A kind in dispute is settled by
-        naming the one that is shown; no write settles a creation time in dispute.
+        naming the one that is shown, an unknown one by naming any (decision 0003); no write settles a
+        creation time in dispute.
         """
         fields = dict(self.fields)
         for name in (KIND, CREATED_AT):
@@ -46,7 +47,7 @@ class Edit:
             if len(values) == 1:
                 fields[name] = values[0]
         kinds = base.fields.get(KIND, ())
-        agreed = bool(kinds) and graph.values[KIND, kinds[0]] == kind
+        agreed = not kinds or graph.values[KIND, kinds[0]] == kind
         if kind is not None and agreed:
             fields[KIND] = kind
         self._change(graph, write, base, fields)
