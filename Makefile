@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SOURCES := crdt replica scripts tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup protos check format test demo run clean moved
+.PHONY: help setup protos docs check format test demo run clean moved
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,11 @@ $(READY): pyproject.toml constraints.txt
 
 protos: $(READY) ## generate replica/wire from proto/
 	$(BIN)/python scripts/protos.py
+
+docs: $(READY) ## write the pages and diagrams that are made from the code
+	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/manual.py
+	$(BIN)/python scripts/diagrams.py
 
 check: $(READY) ## lint, formatting, types, and whether the generated stubs are current
 	$(BIN)/ruff check $(SOURCES)
