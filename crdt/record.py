@@ -45,7 +45,7 @@ REVISION_BYTES_MAX = 128 * 1024
 Scalar = str | int | bytes | None
 """What a field can hold. Fields that this version does not know are kept and merged like any other."""
 
-Element = TypeVar("Element", bound=Hashable)
+_Element = TypeVar("_Element", bound=Hashable)
 
 
 class Value(NamedTuple):
@@ -132,9 +132,9 @@ def _weight(value: Value) -> tuple[int, str, str]:
 
 
 def _join_maps(
-    a: Mapping[Element, DotStore], b: Mapping[Element, DotStore], seen_by_a: Clock, seen_by_b: Clock
-) -> dict[Element, DotStore]:
-    out: dict[Element, DotStore] = {}
+    a: Mapping[_Element, DotStore], b: Mapping[_Element, DotStore], seen_by_a: Clock, seen_by_b: Clock
+) -> dict[_Element, DotStore]:
+    out: dict[_Element, DotStore] = {}
     for element in a.keys() | b.keys():
         mine, theirs = a.get(element, {}), b.get(element, {})
         store = {dot: value for dot, value in mine.items() if dot in theirs or not seen_by_b.has(dot)}

@@ -19,9 +19,10 @@ from crdt.fold import fold, read_record
 from crdt.record import Edit, Record, concurrent, edited, shown
 from crdt.register import Register, Sibling, context_over, make_register
 
-__all__ = ["Basis", "basis", "bury", "lapse", "rewrite", "saying_again"]
+__all__ = ["CREATION_FIELDS", "Basis", "basis", "bury", "lapse", "rewrite", "saying_again"]
 
 CREATION_FIELDS = ("kind", "created_at")
+"""The fields that a creation sets, and that later writes say again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "laws",
-    max_examples=200,
+    max_examples=100,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow],

@@ -194,14 +194,14 @@ def test_a_flipped_bit_decodes_to_something_or_not_at_all(
 
 
 @given(records)
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_a_flipped_bit_of_any_record_decodes_to_something_or_not_at_all(record: Record) -> None:
     for flipped in flips(encode_record(record)):
         decodes_or_says_so(decode_record, flipped)
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_garbage_does_no_harm(data: bytes) -> None:
     for decode in DECODERS:
         decodes_or_says_so(decode, data)
@@ -220,7 +220,7 @@ plain = st.recursive(
 
 
 @given(st.lists(plain, max_size=7), st.sampled_from([[], [RECORD_FORMAT], [REGISTER_FORMAT]]))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_messagepack_that_is_no_encoding_does_no_harm(fields: list[object], version: list[object]) -> None:
     data = msgpack.packb([*version, *fields])
     assert isinstance(data, bytes)
@@ -229,7 +229,7 @@ def test_messagepack_that_is_no_encoding_does_no_harm(fields: list[object], vers
 
 
 @given(st.integers(0, 6), plain)
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_a_record_with_another_thing_in_one_place_does_no_harm(place: int, thing: object) -> None:
     parts = msgpack.unpackb(encode_record(NOTE))
     parts[place] = thing

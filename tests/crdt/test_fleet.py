@@ -18,7 +18,7 @@ def picked(fleet: Fleet, picks: Picks) -> list[tuple[Snapshot, Snapshot, Snapsho
 
 
 @given(histories)
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_every_replica_holds_at_every_moment_what_the_graph_of_writes_says(history: list[Step]) -> None:
     Fleet.after(history)
 

@@ -3,7 +3,7 @@ writes bring about are in test_fleet.
 """
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt.clock import EMPTY_CLOCK, Clock
@@ -84,6 +84,7 @@ def test_two_values_under_one_dot_are_joined_by_a_total_order(a: DotStore, b: Do
 
 
 @given(records, records)
+@settings(max_examples=40)
 def test_a_join_keeps_no_empty_store(a: Record, b: Record) -> None:
     both = join_records(a, b)
     for stores_of in (both.fields, both.tags, both.links, both.revisions):
@@ -91,6 +92,7 @@ def test_a_join_keeps_no_empty_store(a: Record, b: Record) -> None:
 
 
 @given(records, records)
+@settings(max_examples=40)
 def test_a_join_leaves_its_records_as_they_were(a: Record, b: Record) -> None:
     def as_text(record: Record) -> str:
         return repr((record.context, record.fields, record.tags, record.links, record.revisions))
@@ -260,6 +262,7 @@ def test_an_empty_edit_keeps_every_dot_and_every_revision() -> None:
 
 
 @given(records)
+@settings(max_examples=40)
 def test_an_edit_leaves_its_record_as_it_was(record: Record) -> None:
     before = repr((record.fields, record.tags, record.links, record.revisions))
     edit = Edit(fields={"title": "x"}, add_tags=frozenset("a"), remove_tags=frozenset("b"))
