@@ -1,0 +1,419 @@
+"""A fleet in virtual time: replicas, the streams between them, and what each step of a script does.
+
+Nothing happens but by a step, and a step depends on nothing but the script so far: no clock is read, no
+chance is drawn but from a generator that the script seeds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from crdt.dot import Millis
+from crdt.key import EntryKey
+from replica.core.consumer_session import ConsumerSession
+from replica.core.messages import Answer, Batch, ConsumerMessage, Question, Range, SupplierMessage, Welcome
+from replica.core.policy import TtlPolicy
+from replica.core.rows import registers
+from replica.core.session import Outcome, Settings, Work
+from replica.core.storage import StorageFull, Table
+from replica.core.supplier_session import SupplierSession
+from replica.core.underway import get_reconcile
+from replica.simulator.calls import Calls
+from replica.simulator.oracle import Oracle
+from replica.simulator.process import EPOCH, Process
+from replica.simulator.script import (
+    Again,
+    Crash,
+    Cut,
+    Damage,
+    Drop,
+    Duplicate,
+    Forget,
+    Full,
+    Lapse,
+    Mend,
+    Pass,
+    Pull,
+    Purge,
+    Remember,
+    Rollback,
+    Save,
+    Setup,
+    Step,
+    Stray,
+    Tick,
+    Turn,
+    Update,
+    Wipe,
+    Write,
+    names,
+)
+from replica.simulator.stream import Stream, size_of
+from replica.simulator.witness import Flight, Witness, registers_at
+
+__all__ = ["Fleet", "Tally"]
+
+_CHANCE = 0x51C0
+"""Seeds the randomness of every fleet: what differs between runs is their scripts."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run came to."""
+
+    steps: int = 0
+    writes: int = 0
+    """Calls that were answered with success."""
+    messages: int = 0
+    """Delivered."""
+    bytes: int = 0
+    """Of those; about."""
+    streams: int = 0
+    """Opened."""
+    reconciles: int = 0
+    """Finished."""
+    conflicts: int = 0
+    """Registers that came to hold concurrent siblings."""
+
+
+class Fleet:
+    """The replicas of a run, judged by an oracle as it goes."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.time = EPOCH
+        self.keys = tuple(EntryKey.make("repo", "topic", f"k{number}") for number in range(setup.keys))
+        self.oracle = Oracle()
+        self.tally = Tally()
+        self.settings = Settings(
+            heartbeat=Millis(5_000),
+            silence=Millis(10**12),
+            batch_bytes=setup.batch_bytes,
+            max_silence=Millis(setup.max_silence),
+        )
+        default = Millis(setup.default_ttl) if setup.default_ttl else None
+        self._calls = Calls(self.oracle, forgiving=setup.forgiving, default_ttl=default)
+        self._witness = Witness(self.oracle, self.keys, forgiving=setup.forgiving)
+        self._trace = hashlib.blake2b(digest_size=16)
+        self._links = {frozenset(link) for link in setup.links}
+        self._cut: set[frozenset[str]] = set()
+        self._streams: dict[tuple[str, str], Stream] = {}
+        self._strays: dict[tuple[str, str], Flight] = {}
+        chance = random.Random(_CHANCE)
+        skews = dict(zip(names(setup), setup.skews, strict=False))
+        self.replicas: dict[str, Process] = {}
+        for name in names(setup):
+            peers = [other for other in names(setup) if frozenset((name, other)) in self._links]
+            self.oracle.join(name)
+            self.replicas[name] = Process(
+                name,
+                peers,
+                self.settings,
+                TtlPolicy(default),
+                skews.get(name, 0),
+                random.Random(chance.randrange(1 << 32)),
+            )
+
+    # --- what happened
+
+    @property
+    def trace(self) -> str:
+        """A hash of all that has happened: equal for equal runs."""
+        return self._trace.hexdigest()
+
+    def _record(self, *what: object) -> None:
+        self._trace.update(repr(what).encode())
+
+    def record_stores(self) -> None:
+        """Put every row of every store into the trace."""
+        for replica in self.replicas.values():
+            with replica.storage.snapshot() as snapshot:
+                for table in Table:
+                    for key, value in snapshot.items(table):
+                        self._trace.update(key + value)
+
+    @property
+    def latest(self) -> Millis:
+        """The latest time that any clock of the fleet has shown."""
+        return Millis(max(replica.latest for replica in self.replicas.values()))
+
+    # --- steps
+
+    def do(self, step: Step) -> None:
+        """Do one step. Raises Contradiction when a replica does what none may do."""
+        self.tally.steps += 1
+        match step:
+            case Remember() | Update() | Forget() | Lapse():
+                self._write(step)
+            case Again():
+                self._again(self.replicas[step.at])
+            case Pull():
+                self.pull(step.at, step.source, step.messages)
+            case Pass():
+                self.time += step.ms
+            case Turn():
+                self.replicas[step.at].skew += step.ms
+            case Tick():
+                self.tick(self.replicas[step.at])
+            case Purge():
+                pass
+            case Drop():
+                self._end(step.at, step.source, "the connection broke")
+            case Duplicate():
+                self._duplicate(step.at, step.source)
+            case Stray():
+                self._stray(step.at, step.source)
+            case Cut():
+                self._cut.add(frozenset((step.at, step.source)))
+                self._end(step.at, step.source, "the network is cut")
+                self._end(step.source, step.at, "the network is cut")
+            case Mend():
+                self._cut.discard(frozenset((step.at, step.source)))
+            case _:
+                self._fault(step)
+
+    def _fault(self, step: Crash | Full | Damage | Wipe | Save | Rollback) -> None:
+        replica = self.replicas[step.at]
+        now = replica.now(self.time)
+        match step:
+            case Full():
+                replica.refusals += step.commits
+            case Damage():
+                self._damage(replica, self.keys[step.key].to_store())
+            case Save():
+                replica.keep_copy(self.oracle.snapshot(replica.name))
+            case Crash():
+                self._end_all(replica, "the replica stopped")
+                replica.restart(now, lambda question: self._ask(replica, question), None)
+            case Rollback() if replica.copy is not None:
+                self._end_all(replica, "the replica stopped")
+                self.oracle.rolled_back(replica.name, replica.copy.seen)
+                replica.restart(now, lambda question: self._ask(replica, question), replica.copy)
+            case Wipe():
+                self._end_all(replica, "the replica stopped")
+                self.oracle.wiped(replica.name)
+                replica.wipe(now)
+            case _:
+                pass
+
+    def _write(self, step: Write) -> None:
+        replica = self.replicas[step.at]
+        now = replica.now(self.time)
+        key = self.keys[step.key]
+        call = self._calls.make(replica.caller(now), key, step, f"request {self.tally.steps}")
+        self._record(step.at, None if call is None else call.result)
+        if call is not None:
+            self.tally.writes += 1
+            replica.last = call
+            with replica.storage.snapshot() as snapshot:
+                self._witness.judge(replica.name, snapshot, (key.to_store(),), now)
+
+    def _again(self, replica: Process) -> None:
+        if replica.last is not None:
+            now = replica.now(self.time)
+            self._calls.again(replica.caller(now), replica.last, Millis(replica.latest))
+
+    def _damage(self, replica: Process, key: bytes) -> None:
+        with replica.storage.snapshot() as snapshot:
+            row = snapshot.get(Table.REGISTERS, key)
+        if row is not None:
+            flipped = row[:-1] + bytes([row[-1] ^ 1])
+            replica.storage.run(lambda transaction: transaction.put(Table.REGISTERS, key, flipped))
+
+    def _ask(self, replica: Process, question: Question) -> Mapping[str, Answer]:
+        reached = [peer for peer in replica.peers if self._reach(replica.name, peer)]
+        return {peer: self.replicas[peer].answer(question) for peer in reached}
+
+    # --- streams
+
+    def _reach(self, a: str, b: str) -> bool:
+        link = frozenset((a, b))
+        return link in self._links and link not in self._cut
+
+    def _open(self, at: str, source: str) -> Stream | None:
+        stream = self._streams.get((at, source))
+        if stream is not None or not self._reach(at, source):
+            return stream
+        consumer, supplier = self.replicas[at], self.replicas[source]
+        stream = Stream(
+            consumer,
+            supplier,
+            ConsumerSession(source, self.settings, consumer.entropy, consumer.attendance),
+            SupplierSession(self.settings, supplier.entropy, supplier.attendance),
+        )
+        stream.pulling.open(consumer.now(self.time))
+        with supplier.storage.snapshot() as snapshot:
+            stream.serving.open(snapshot, supplier.now(self.time))
+        self._streams[at, source] = stream
+        self.tally.streams += 1
+        return stream
+
+    def _end(self, at: str, source: str, reason: str) -> None:
+        stream = self._streams.pop((at, source), None)
+        if stream is not None:
+            stream.close(reason)
+
+    def _end_all(self, replica: Process, reason: str) -> None:
+        for at, source in [*self._streams]:
+            if replica.name in (at, source):
+                self._end(at, source, reason)
+
+    def pull(self, at: str, source: str, most: int) -> int:
+        """Bring over up to so many messages of a stream, opening it if need be; how many there were."""
+        stream = self._open(at, source)
+        if stream is None:
+            return 0
+        self._poll_consumer(stream)
+        self._poll_supplier(stream)
+        delivered = 0
+        while delivered < most and not self._over(stream) and not stream.idle:
+            if stream.to_supplier and stream.serving.ended is None:
+                self._deliver_to_supplier(stream, stream.to_supplier.popleft())
+            else:
+                self._deliver_to_consumer(stream, stream.to_consumer.popleft())
+            delivered += 1
+        self._over(stream)
+        return delivered
+
+    def _over(self, stream: Stream) -> bool:
+        if stream.ended:
+            self._end(stream.consumer.name, stream.supplier.name, "the other end gave up")
+            return True
+        return False
+
+    def tick(self, replica: Process) -> None:
+        """Let the timers of a replica run."""
+        now = replica.now(self.time)
+        for stream in [*self._streams.values()]:
+            if stream.consumer is replica:
+                self._run(replica, stream.pulling, stream.pulling.due(now), now)
+                self._poll_consumer(stream)
+            elif stream.supplier is replica:
+                self._run(replica, stream.serving, stream.serving.due(now), now)
+                self._poll_supplier(stream)
+            self._over(stream)
+
+    def streams(self) -> Iterator[Stream]:
+        """Those that are open."""
+        return iter(self._streams.values())
+
+    def _poll_consumer(self, stream: Stream) -> None:
+        with stream.consumer.storage.snapshot() as snapshot:
+            stream.to_supplier += stream.pulling.poll(snapshot, stream.consumer.now(self.time))
+
+    def _poll_supplier(self, stream: Stream) -> None:
+        supplier = stream.supplier
+        with supplier.storage.snapshot() as snapshot:
+            messages = stream.serving.poll(snapshot, supplier.now(self.time))
+        stream.to_consumer += [self._witness.note(supplier.name, message) for message in messages]
+
+    def _count(self, sender: str, receiver: str, message: ConsumerMessage | SupplierMessage) -> None:
+        size = size_of(message)
+        self.tally.messages += 1
+        self.tally.bytes += size
+        self._record(sender, receiver, type(message).__name__, size)
+
+    def _run(
+        self, replica: Process, session: ConsumerSession | SupplierSession, work: Work | None, now: Millis
+    ) -> Outcome | None:
+        """Commit what a session wants done; none if nothing came of it."""
+        if work is None:
+            return None
+        try:
+            outcome = replica.run(work)
+        except StorageFull as full:
+            session.fail(str(full))
+            return None
+        session.committed(outcome, now)
+        if outcome.begun is not None:
+            replica.identity = outcome.begun
+            replica.last = None
+            self._end_all(replica, "the replica has begun a new incarnation")
+        if outcome.released:
+            for stream in self._streams.values():
+                if stream.consumer is replica:
+                    stream.pulling.wake()
+        return outcome
+
+    def _deliver_to_supplier(self, stream: Stream, message: ConsumerMessage) -> None:
+        supplier = stream.supplier
+        now = supplier.now(self.time)
+        self._count(stream.consumer.name, supplier.name, message)
+        self._run(supplier, stream.serving, stream.serving.receive(message, now), now)
+        if not stream.ended:
+            self._poll_supplier(stream)
+
+    def _deliver_to_consumer(self, stream: Stream, flight: Flight) -> None:
+        consumer, message = stream.consumer, flight.message
+        self._strays[consumer.name, stream.supplier.name] = flight
+        now = consumer.now(self.time)
+        self._count(stream.supplier.name, consumer.name, message)
+        work = stream.pulling.receive(message, now)
+        if isinstance(message, Batch | Range):
+            self._apply(stream, flight, message, work, now)
+        else:
+            outcome = self._run(consumer, stream.pulling, work, now)
+            if isinstance(message, Welcome) and outcome is not None and outcome.step is not None:
+                self._began(consumer, message, flight)
+        if not stream.ended:
+            self._poll_consumer(stream)
+
+    def _began(self, consumer: Process, welcome: Welcome, flight: Flight) -> None:
+        with consumer.storage.snapshot() as snapshot:
+            state = get_reconcile(snapshot)
+        if state is not None and (state.start_sequence, state.start_clock) == (
+            welcome.sequence,
+            welcome.clock,
+        ):
+            consumer.start_seen = flight.seen
+
+    def _apply(
+        self, stream: Stream, flight: Flight, message: Batch | Range, work: Work | None, now: Millis
+    ) -> None:
+        consumer = stream.consumer
+        with consumer.storage.snapshot() as snapshot:
+            touched = {change.key for change in message.changes}
+            if isinstance(message, Range):
+                touched |= {key for key, _ in registers(snapshot, message.start, message.stop or None)}
+            keys = sorted(touched)
+            before = registers_at(snapshot, keys)
+        actor = consumer.identity.actor
+        outcome = self._run(consumer, stream.pulling, work, now)
+        if outcome is None or outcome.applied is None or outcome.applied.dropped is not None:
+            return
+        with consumer.storage.snapshot() as snapshot:
+            after = registers_at(snapshot, keys)
+            self._witness.applied(
+                consumer.name,
+                flight,
+                consumer.start_seen,
+                before,
+                after,
+                actor,
+                now,
+                self.latest,
+                done=outcome.step is not None and outcome.step.done,
+                damaged=outcome.applied.damaged,
+            )
+            self._witness.judge(consumer.name, snapshot, keys, now)
+        self.tally.conflicts += sum(
+            len(register) > 1 and len(register) > len(before[key]) for key, register in after.items()
+        )
+        if outcome.step is not None and outcome.step.done:
+            self.tally.reconciles += 1
+
+    # --- faults of the network
+
+    def _duplicate(self, at: str, source: str) -> None:
+        stream = self._streams.get((at, source))
+        if stream is not None and stream.to_consumer:
+            stream.to_consumer.appendleft(stream.to_consumer[0])
+
+    def _stray(self, at: str, source: str) -> None:
+        stream, flight = self._streams.get((at, source)), self._strays.get((at, source))
+        if stream is not None and flight is not None:
+            self._deliver_to_consumer(stream, flight)
+            self._over(stream)

@@ -1,0 +1,148 @@
+"""One replica of a simulated fleet: its disk, its clock, and what runs between them.
+
+It is the shell of a replica without sockets and timers: it drives the very sessions that a server drives
+(:mod:`replica.core.session`), over a store in memory.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from crdt.dot import Millis
+from replica.core.doubt import doubt_at_start, settle
+from replica.core.identity import Identity, begin_store
+from replica.core.membership import configure, slowest, wake
+from replica.core.messages import Answer, Question
+from replica.core.node import Node
+from replica.core.policy import TtlPolicy
+from replica.core.session import Attendance, Settings
+from replica.core.storage import Transaction
+from replica.core.supplier import answer
+from replica.core.underway import refresh
+from replica.simulator.calls import Call, Caller
+from replica.simulator.oracle import Seen
+from replica.storage.memory import MemoryStorage
+
+__all__ = ["EPOCH", "Copy", "Process"]
+
+_T = TypeVar("_T")
+
+EPOCH = 1_700_000_000_000
+"""When a run begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of a replica's disk."""
+
+    storage: MemoryStorage
+    seen: Seen
+    """What the replica had seen by then, as the oracle knows it."""
+    start: Seen | None
+    """See `Process.start_seen`."""
+
+
+class Process:
+    """A replica, from its first start on; what it keeps in memory is lost at every crash."""
+
+    def __init__(
+        self,
+        name: str,
+        peers: Iterable[str],
+        settings: Settings,
+        policy: TtlPolicy,
+        skew: int,
+        chance: random.Random,
+    ) -> None:
+        self.name = name
+        self.peers = tuple(peers)
+        self.settings = settings
+        self.skew = skew
+        """How far its clock is ahead."""
+        self.latest = EPOCH + skew
+        """The latest time that its clock has shown."""
+        self.refusals = 0
+        """So many commits will find the disk full."""
+        self.copy: Copy | None = None
+        self.last: Call | None = None
+        """The last call that was answered with success, in this life of its disk."""
+        self.start_seen: Seen | None = None
+        """What the supplier of the reconcile that is under way had seen when it began."""
+        self.entropy: Callable[[int], bytes] = chance.randbytes
+        self._policy = policy
+        self.storage = self._disk()
+        self.attendance = Attendance()
+        self.identity = self._begin(self.now(EPOCH))
+
+    def now(self, time: int) -> Millis:
+        """The replica's clock at a moment of the fleet's time."""
+        shown = time + self.skew
+        self.latest = max(self.latest, shown)
+        return Millis(shown)
+
+    def caller(self, now: Millis) -> Caller:
+        """The replica as its clients meet it."""
+        with self.storage.snapshot() as snapshot:
+            slow = slowest(snapshot, now, self.settings.max_silence)
+        return Caller(self.name, self.storage, Node(self.identity, self._policy), now, slow)
+
+    def run(self, work: Callable[[Transaction], _T]) -> _T:
+        """Commit a piece of work. Raises what the work raises, and StorageFull."""
+        return self.storage.run(work)
+
+    # --- starting
+
+    def wipe(self, now: Millis) -> None:
+        """Lose the disk, and start on an empty one."""
+        self.storage = self._disk()
+        self.last, self.start_seen = None, None
+        self.attendance = Attendance()
+        self.identity = self._begin(now)
+
+    def keep_copy(self, seen: Seen) -> None:
+        """Copy the disk."""
+        self.copy = Copy(self.storage.copy(), seen, self.start_seen)
+
+    def restart(
+        self, now: Millis, ask: Callable[[Question], Mapping[str, Answer]], copy: Copy | None
+    ) -> None:
+        """Start again, on the disk as it is or on a copy. ``ask`` puts a question to the peers in reach."""
+        if copy is not None:
+            self.storage = copy.storage.copy()
+            self.last, self.start_seen = None, copy.start
+        self.attendance = Attendance()
+        self.refusals = 0
+        self.identity = self._begin(now)
+        identity = self.identity
+        answers = ask(Question(identity.cluster, identity.incarnation, identity.store_id))
+        with self.storage.snapshot() as snapshot:
+            doubt = doubt_at_start(snapshot, identity, self.peers, answers)
+        if doubt is not None:
+            self.identity = self.run(lambda transaction: settle(transaction, doubt, now, self.entropy))
+
+    def answer(self, question: Question) -> Answer:
+        """What this replica knows of another one that starts."""
+        with self.storage.snapshot() as snapshot:
+            return answer(snapshot, self.identity, question)
+
+    def _disk(self) -> MemoryStorage:
+        return MemoryStorage(refuse_commit=self._refuse)
+
+    def _refuse(self) -> bool:
+        if self.refusals == 0:
+            return False
+        self.refusals -= 1
+        return True
+
+    def _begin(self, now: Millis) -> Identity:
+        def work(transaction: Transaction) -> Identity:
+            identity = begin_store(transaction, self.name, now, self.entropy)
+            configure(transaction, identity, self.peers, now)
+            wake(transaction, now)
+            refresh(transaction, now)
+            return identity
+
+        return self.run(work)
