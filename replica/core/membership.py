@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from crdt.clock import EMPTY_CLOCK, Clock
 from crdt.dot import Incarnation, Millis
+from replica.core.doubt import Doubt
 from replica.core.errors import Code, Refused
 from replica.core.identity import Identity
 from replica.core.member_rows import (
@@ -34,12 +35,13 @@ from replica.core.rows import get_clock
 from replica.core.storage import Snapshot, Transaction
 
 __all__ = [
-    "Doubt",
     "Learned",
     "Told",
     "acknowledge",
     "clock_stepped",
     "configure",
+    "find_doubt",
+    "get_acknowledged",
     "grain",
     "is_lapsed",
     "keep_alive",
@@ -68,15 +70,6 @@ def is_lapsed(member: Member, now: Millis, max_silence: Millis) -> bool:
 
 
 # --- learning
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """This replica's past is in doubt: it has to begin a new incarnation (section 8)."""
-
-    reason: str
-    above: Incarnation | None = None
-    """The new one has to be greater than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +131,13 @@ def learn(
     if listing:
         put_on_list(transaction, listing)
     return Learned(doubt, tuple(joined), tuple(replaced), tuple(lost))
+
+
+def find_doubt(snapshot: Snapshot, identity: Identity, speaker: str, knowledge: Knowledge) -> Doubt | None:
+    """What statements say against this replica's past; nothing else is made of them."""
+    own = get_clock(snapshot)
+    found = (_doubt(identity, own, statement, speaker) for statement in knowledge)
+    return next((doubt for doubt in found if doubt is not None), None)
 
 
 def _doubt(identity: Identity, own: Clock, statement: Statement, speaker: str) -> Doubt | None:
@@ -208,12 +208,21 @@ def acknowledge(
     member = get_member(transaction, cluster)
     if member is None:
         return
-    last = member.acknowledged
-    if last is not None and last.incarnation == incarnation and last.store_id == identity.store_id:
-        sequence = max(sequence, last.sequence)
-    acknowledged = Acknowledged(incarnation, identity.store_id, sequence)
-    if acknowledged != last:
+    last = get_acknowledged(transaction, identity, cluster, incarnation)
+    acknowledged = Acknowledged(incarnation, identity.store_id, max(sequence, last or 0))
+    if acknowledged != member.acknowledged:
         put_member(transaction, replace(member, acknowledged=acknowledged))
+
+
+def get_acknowledged(
+    snapshot: Snapshot, identity: Identity, cluster: str, incarnation: Incarnation
+) -> int | None:
+    """The greatest sequence of this very store that a consumer has acknowledged in an incarnation."""
+    member = get_member(snapshot, cluster)
+    last = None if member is None else member.acknowledged
+    if last is None or (last.incarnation, last.store_id) != (incarnation, identity.store_id):
+        return None
+    return last.sequence
 
 
 # --- telling
@@ -318,7 +327,7 @@ def promote(transaction: Transaction, own: Clock) -> None:
 
 
 def slowest(snapshot: Snapshot, now: Millis, max_silence: Millis) -> Millis:
-    """The slowest plausible clock of this replica and the active members that told theirs, for a local write."""
+    """The slowest plausible clock for a local write, over the active members that told theirs."""
     times = [
         Millis(now + member.skew)
         for member in members(snapshot)

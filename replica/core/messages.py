@@ -180,6 +180,8 @@ class Hello:
     """How far it has applied this supplier's log."""
     resume: Resume | None
     """The reconcile with this supplier that it has not finished."""
+    filling: bool
+    """It began, empty, to read this supplier's log, and has not reached its end."""
     knowledge: Knowledge
     now: Millis
     version: int = PROTOCOL_VERSION
@@ -210,6 +212,8 @@ class RangeAck:
     """At ``position`` the stores differ by an outline of this level; 0: no outline was compared."""
     done: bool
     """The reconcile is finished, and the cursor set to the sequence at its start."""
+    sequence: int
+    """When ``done``: that sequence."""
     now: Millis
 
 

@@ -27,15 +27,19 @@ from crdt.dot import Actor, Incarnation, Millis
 from crdt.expiry import contributing, expiry_in_force
 from crdt.key import EntryKey
 from crdt.register import Register
+from replica.core.fingerprint import recount, register_moved
 from replica.core.storage import DamagedRow, Snapshot, Table, Transaction
 
 __all__ = [
     "Change",
     "Cursor",
+    "Due",
     "StoreId",
     "changes_after",
     "clear_cursors",
     "delete_register",
+    "encodings",
+    "expiries",
     "get_clock",
     "get_cursor",
     "get_meta",
@@ -48,8 +52,11 @@ __all__ = [
     "put_meta",
     "put_register",
     "put_runs",
+    "read_encoding",
     "read_register",
+    "read_sequence",
     "registers",
+    "tombstones",
 ]
 
 StoreId = bytes
@@ -140,6 +147,13 @@ def _expiry(register: Register) -> Millis | None:
     return expiry_in_force(contributing(register))
 
 
+def _removal(register: Register) -> Millis | None:
+    """When the last of nothing but tombstones was written; none where there is a value."""
+    if any(not sibling.tombstone for sibling in register):
+        return None
+    return Millis(max(0, *(sibling.written_at for sibling in register)))
+
+
 def _expiry_key(expires_at: Millis, key: bytes) -> bytes:
     return _u64(expires_at) + key
 
@@ -151,38 +165,54 @@ def put_register(transaction: Transaction, key: bytes, register: Register, *, or
     ``origin`` is the store the register came from, if it is now exactly what that store sent: such a change
     need not go back there (section 5). A damaged row is replaced.
     """
-    _forget_place(transaction, key)
+    before = _forget_place(transaction, key)
     sequence = get_sequence(transaction) + 1
+    encoding = encode_register(register)
     transaction.put(Table.META, _SEQUENCE, seal_frame(_SEQUENCE, _u64(sequence)))
-    transaction.put(Table.REGISTERS, key, seal_frame(key, _u64(sequence) + encode_register(register)))
+    transaction.put(Table.REGISTERS, key, seal_frame(key, _u64(sequence) + encoding))
     place = _u64(sequence)
     transaction.put(Table.CHANGES, place, seal_frame(place, (origin or b"").ljust(16, b"\0") + key))
     expires_at = _expiry(register)
     if expires_at is not None:
         transaction.put(Table.EXPIRIES, _expiry_key(expires_at, key), b"")
+    removed_at = _removal(register)
+    if removed_at is not None:
+        transaction.put(Table.TOMBSTONES, _expiry_key(removed_at, key), b"")
+    if isinstance(before, DamagedRow):
+        recount(transaction, key)
+    else:
+        register_moved(transaction, key, before, encoding)
     return sequence
 
 
 def delete_register(transaction: Transaction, key: bytes) -> None:
     """Drop a register and its change-log row (a purge). Its dots stay in the clock."""
-    _forget_place(transaction, key)
+    before = _forget_place(transaction, key)
     transaction.delete(Table.REGISTERS, key)
+    if isinstance(before, DamagedRow):
+        recount(transaction, key)
+    else:
+        register_moved(transaction, key, before, None)
 
 
-def _forget_place(transaction: Transaction, key: bytes) -> None:
-    """Drop what the indexes say of the register that is stored now."""
+def _forget_place(transaction: Transaction, key: bytes) -> bytes | DamagedRow | None:
+    """Drop what the indexes say of the register that is stored now, and return its encoding or its damage."""
     frame = transaction.get(Table.REGISTERS, key)
     if frame is None:
-        return
+        return None
     try:
         row = _decode_register_row(key, frame)
-    except DamagedRow:
+    except DamagedRow as damaged:
         _search_place(transaction, key)
-        return
+        return damaged
     transaction.delete(Table.CHANGES, _u64(row.sequence))
     expires_at = _expiry(row.register)
     if expires_at is not None:
         transaction.delete(Table.EXPIRIES, _expiry_key(expires_at, key))
+    removed_at = _removal(row.register)
+    if removed_at is not None:
+        transaction.delete(Table.TOMBSTONES, _expiry_key(removed_at, key))
+    return frame[12:]
 
 
 def _search_place(transaction: Transaction, key: bytes) -> None:
@@ -192,9 +222,10 @@ def _search_place(transaction: Transaction, key: bytes) -> None:
     for place, frame in transaction.items(Table.CHANGES):
         if frame[20:] == key:
             transaction.delete(Table.CHANGES, place)
-    for place, _ in transaction.items(Table.EXPIRIES):
-        if place[8:] == key:
-            transaction.delete(Table.EXPIRIES, place)
+    for table in (Table.EXPIRIES, Table.TOMBSTONES):
+        for place, _ in transaction.items(table):
+            if place[8:] == key:
+                transaction.delete(table, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,3 +326,59 @@ def clear_cursors(transaction: Transaction) -> None:
     """Drop every cursor: the past they stand for is in doubt (section 8)."""
     for key, _ in transaction.items(Table.CURSORS):
         transaction.delete(Table.CURSORS, key)
+
+
+# --- registers as they travel
+
+
+def read_encoding(snapshot: Snapshot, key: bytes) -> bytes | None:
+    """The encoding of the register at a key in store form, checked but not decoded; none when there is none.
+
+    Raises DamagedRow.
+    """
+    frame = snapshot.get(Table.REGISTERS, key)
+    return None if frame is None else _open(Table.REGISTERS, key, frame)[8:]
+
+
+def encodings(
+    snapshot: Snapshot, start: bytes = b"", stop: bytes | None = None
+) -> Iterator[tuple[bytes, bytes | DamagedRow]]:
+    """The same of every register with ``start <= key < stop``, by key; for a damaged row, its error."""
+    for key, frame in snapshot.items(Table.REGISTERS, start, stop):
+        try:
+            yield key, _open(Table.REGISTERS, key, frame)[8:]
+        except DamagedRow as damaged:
+            yield key, damaged
+
+
+def read_sequence(snapshot: Snapshot, key: bytes) -> int | None:
+    """Where a key in store form stands in the change log; none when it has no register. Raises DamagedRow."""
+    frame = snapshot.get(Table.REGISTERS, key)
+    return None if frame is None else int.from_bytes(_open(Table.REGISTERS, key, frame)[:8], "big")
+
+
+# --- what can be purged one day
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A register in an index by time."""
+
+    at: Millis
+    key: bytes
+
+
+def _due(snapshot: Snapshot, table: Table, after: Due | None, until: Millis | None) -> Iterator[Due]:
+    start = b"" if after is None else _expiry_key(after.at, after.key) + b"\0"
+    for place, _ in snapshot.items(table, start, None if until is None else _u64(max(0, until) + 1)):
+        yield Due(Millis(int.from_bytes(place[:8], "big")), place[8:])
+
+
+def expiries(snapshot: Snapshot, after: Due | None = None, until: Millis | None = None) -> Iterator[Due]:
+    """Entries by the expiry in force, the earliest first: beyond ``after``, up to ``until`` inclusive."""
+    return _due(snapshot, Table.EXPIRIES, after, until)
+
+
+def tombstones(snapshot: Snapshot, after: Due | None = None) -> Iterator[Due]:
+    """Registers of nothing but tombstones, by the time of the last removal, the earliest first."""
+    return _due(snapshot, Table.TOMBSTONES, after, None)

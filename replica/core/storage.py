@@ -54,6 +54,12 @@ class Table(enum.Enum):
     """8-byte big-endian sequence → change row (key, origin)."""
     EXPIRIES = "expiries"
     """8-byte big-endian expiry in ms, then the key → empty."""
+    TOMBSTONES = "tombstones"
+    """8-byte big-endian time of the last removal in ms, then the key, of registers of nothing but tombstones
+    → empty.
+    """
+    FINGERPRINTS = "fingerprints"
+    """Level, then the key where a part of the store starts → the sum of its registers' hashes."""
     CLOCK = "clock"
     """Actor → runs of counters seen."""
     CURSORS = "cursors"

@@ -528,6 +528,7 @@ class RangeAck(_message.Message):
     DESCEND_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
     store_id: _builtins.bytes
     """The supplier's."""
     mark: _builtins.int
@@ -539,6 +540,8 @@ class RangeAck(_message.Message):
     done: _builtins.bool
     """All is done: the supplier's clock of the start is taken over and the cursor set to the sequence of the start."""
     now_ms: _builtins.int
+    sequence: _builtins.int
+    """When `done`: that sequence."""
     def __init__(
         self,
         *,
@@ -548,10 +551,11 @@ class RangeAck(_message.Message):
         descend: _builtins.int = ...,
         done: _builtins.bool = ...,
         now_ms: _builtins.int = ...,
+        sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["descend", b"descend", "done", b"done", "mark", b"mark", "now_ms", b"now_ms", "position", b"position", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["descend", b"descend", "done", b"done", "mark", b"mark", "now_ms", b"now_ms", "position", b"position", "sequence", b"sequence", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
