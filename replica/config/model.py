@@ -206,10 +206,14 @@ class Replication(_Section):
         default=Millis(20_000), description="how long a peer may say nothing before its stream is made anew"
     )
     backoff: Duration = Field(
-        default=Millis(200), description="the longest wait before the first attempt to reconnect"
+        default=Millis(200), description="the longest wait before the first new attempt"
     )
     backoff_max: Duration = Field(
-        default=Millis(30_000), description="the longest wait before any attempt to reconnect"
+        default=Millis(30_000), description="the longest wait before any new attempt"
+    )
+    ask_timeout: Duration = Field(
+        default=Millis(1_500),
+        description="how long a start waits for the peers to say what they have seen of this replica",
     )
     batch: Size = Field(
         default=1 << 20,

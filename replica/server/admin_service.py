@@ -16,8 +16,10 @@ from replica.config.addresses import InvalidAddress, check_address
 from replica.core.counts import Counting
 from replica.core.digest import Digesting
 from replica.core.errors import Code, Refused
+from replica.core.membership import configure
 from replica.core.peers import add_peer, remove_peer
 from replica.core.rows import Cursor, get_cursor, get_sequence
+from replica.core.storage import Transaction
 from replica.logs import logger
 from replica.server.peer_book import Origin, Peer, PeerBook
 from replica.server.peers import Peers
@@ -109,9 +111,15 @@ class AdminService(AdminServicer):
         except InvalidAddress as error:
             raise Refused(Code.INVALID_ARGUMENT, str(error), field="address") from None
         configured = runtime.config.peers
-        added = await runtime.write(
-            lambda transaction: add_peer(transaction, runtime.identity, configured, cluster, address)
-        )
+        now = runtime.clock()
+
+        def add(transaction: Transaction) -> bool:
+            added = add_peer(transaction, runtime.identity, configured, cluster, address)
+            if added:
+                configure(transaction, runtime.identity, (cluster,), now)
+            return added
+
+        added = await runtime.write(add)
         if added:
             self._peers.add(cluster, address, Origin.ADDED)
         return pb.AddPeerResponse(added=added)

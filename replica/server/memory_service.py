@@ -43,9 +43,12 @@ class MemoryService(MemoryServicer):
         self._runtime = runtime
 
     async def Remember(self, request: pb.RememberRequest, context: Context) -> pb.RememberResponse:
-        node, now = self._runtime.node, self._runtime.clock()
-        command = remember_command(request, now, self._runtime.entropy)
-        done = await self._runtime.write(lambda transaction: node.remember(transaction, command, now, now))
+        runtime, now = self._runtime, self._runtime.clock()
+        slowest = runtime.slowest(now)
+        command = remember_command(request, now, runtime.entropy)
+        done = await runtime.write(
+            lambda transaction: runtime.node_in(transaction).remember(transaction, command, now, slowest)
+        )
         return remembered_message(done)
 
     async def RememberMany(
@@ -64,7 +67,8 @@ class MemoryService(MemoryServicer):
                 f"are {request.ByteSize()} bytes; at most {limits.page_bytes} are allowed in one call",
                 field="entries",
             )
-        node, now = self._runtime.node, self._runtime.clock()
+        runtime, now = self._runtime, self._runtime.clock()
+        slowest = runtime.slowest(now)
         commands: list[Remember | Refused] = []
         for entry in request.entries:
             try:
@@ -74,14 +78,14 @@ class MemoryService(MemoryServicer):
 
         def remember_each(transaction: Transaction) -> list[Remembered | Exception]:
             """Each for itself: one that is refused has changed nothing, and the next one follows."""
-            outcomes: list[Remembered | Exception] = []
+            node, outcomes = runtime.node_in(transaction), list[Remembered | Exception]()
             for command in commands:
                 if isinstance(command, Refused):
                     outcomes.append(command)
                     continue
                 before = transaction.writes
                 try:
-                    outcomes.append(node.remember(transaction, command, now, now))
+                    outcomes.append(node.remember(transaction, command, now, slowest))
                 except (Refused, DamagedRow) as error:
                     if transaction.writes != before:
                         raise
@@ -92,13 +96,19 @@ class MemoryService(MemoryServicer):
         return pb.RememberManyResponse(results=map(_result, outcomes))
 
     async def Update(self, request: pb.UpdateRequest, context: Context) -> pb.UpdateResponse:
-        node, now, command = self._runtime.node, self._runtime.clock(), update_command(request)
-        done = await self._runtime.write(lambda transaction: node.update(transaction, command, now, now))
+        runtime, now, command = self._runtime, self._runtime.clock(), update_command(request)
+        slowest = runtime.slowest(now)
+        done = await runtime.write(
+            lambda transaction: runtime.node_in(transaction).update(transaction, command, now, slowest)
+        )
         return updated_message(done)
 
     async def Forget(self, request: pb.ForgetRequest, context: Context) -> pb.ForgetResponse:
-        node, now, command = self._runtime.node, self._runtime.clock(), forget_command(request)
-        done = await self._runtime.write(lambda transaction: node.forget(transaction, command, now, now))
+        runtime, now, command = self._runtime, self._runtime.clock(), forget_command(request)
+        slowest = runtime.slowest(now)
+        done = await runtime.write(
+            lambda transaction: runtime.node_in(transaction).forget(transaction, command, now, slowest)
+        )
         return forgotten_message(done)
 
     async def Recall(self, request: pb.RecallRequest, context: Context) -> pb.RecallResponse:

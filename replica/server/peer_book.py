@@ -15,6 +15,10 @@ from crdt.dot import Millis
 __all__ = ["Origin", "Peer", "PeerBook"]
 
 
+_MOST = 1000
+"""Whoever connects under ever new names must not fill the memory."""
+
+
 class Origin(enum.Enum):
     """How this replica came to know a peer."""
 
@@ -52,14 +56,13 @@ class Peer:
     acknowledged: int | None = None
     """This replica's sequence up to which it has made everything durable."""
 
-    def heard(self, now: Millis, peer_now: Millis, size: int) -> None:
-        """A message of the peer arrived, of so many bytes."""
+    def received(self, now: Millis, size: int) -> None:
+        """A message of so many bytes arrived."""
         self.last_contact = now
-        self.skew = Millis(peer_now - now)
         self.received_bytes = (self.received_bytes or 0) + size
 
     def sent(self, size: int) -> None:
-        """A message of so many bytes went to the peer."""
+        """A message of so many bytes went out."""
         self.sent_bytes = (self.sent_bytes or 0) + size
 
     def applied(self, received: int, changed: int) -> None:
@@ -68,8 +71,7 @@ class Peer:
         self.applied_changes = (self.applied_changes or 0) + changed
 
     def failed(self, now: Millis, reason: str) -> None:
-        """An attempt to pull ended."""
-        self.connected = False
+        """A stream with it ended, or was never made."""
         self.last_error = reason
         self.last_error_at = now
 
@@ -90,9 +92,16 @@ class PeerBook:
         return peer
 
     def consumer(self, cluster: str) -> Peer:
-        """The peer that pulls from this replica."""
-        return self._peers.setdefault(cluster, Peer(cluster, Origin.CONSUMER_ONLY))
+        """The peer that pulls from this replica; beyond a bound one that is not kept."""
+        peer = self._peers.get(cluster, Peer(cluster, Origin.CONSUMER_ONLY))
+        if len(self._peers) < _MOST:
+            self._peers[cluster] = peer
+        return peer
 
     def drop(self, cluster: str) -> None:
         """This replica is to pull from the peer no more."""
         self._peers.pop(cluster, None)
+
+    def addresses(self) -> dict[str, str]:
+        """Where the peers are that this replica pulls from, by cluster."""
+        return {peer.cluster: peer.address for peer in self if peer.address}

@@ -1,7 +1,7 @@
 """The peers that this replica pulls from: a task for each, which tries again when a stream ends.
 
-Between attempts it waits a random time below a bound that doubles with every failure, so that a fleet does
-not come back in step. A peer that comes to pull from here is evidently there: then the wait is over.
+Between attempts it waits, longer with every failure. A peer that comes to pull from here is evidently there:
+then the wait is over.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from crdt.dot import Millis
+from replica.core.session import retry_delay
 from replica.logs import fault, logger
 from replica.server.peer_book import Origin, Peer, PeerBook
 from replica.server.runtime import Clock
@@ -39,11 +40,6 @@ class Backoff:
     """The bound of the first wait."""
     most: Millis
     """The bound of any."""
-
-    def seconds(self, failures: int, chance: random.Random) -> float:
-        """The wait after so many failures in a row, at least one."""
-        doublings = min(failures - 1, 32)
-        return chance.uniform(0, min(self.most, self.first << doublings)) / 1000
 
 
 @dataclass(slots=True)
@@ -118,11 +114,13 @@ class Peers:
                 reason, refused = "this replica failed to apply what came; its log says more", False
             failures = 1 if peer.connected and not refused else failures + 1
             told = peer.last_error
+            peer.connected = False
             peer.failed(self._clock(), reason)
             if failures == 1 or reason != told:
                 _log.warning("not pulling", peer=peer.cluster, address=peer.address, reason=reason)
             # A refusal does not pass by itself when the peer shows up.
-            seconds = self._backoff.seconds(failures, self._chance)
+            chance = self._chance.random()
+            seconds = retry_delay(failures, self._backoff.first, self._backoff.most, chance) / 1000
             if refused:
                 await asyncio.sleep(seconds)
             else:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from replica.config import Config
+from replica.core.doubt import doubt_at_start, settle
+from replica.core.messages import Question
 from replica.core.peers import stored_peers
+from replica.core.rows import get_clock
 from replica.logs import logger
 from replica.server.admin_service import AdminService
+from replica.server.fleet import Fleet
+from replica.server.housekeeping import keep_house
 from replica.server.listener import CLIENT_MESSAGE_MAX, REPLICATION_MESSAGE_MAX, Listener
 from replica.server.memory_service import MemoryService
 from replica.server.peer_book import Origin, PeerBook
 from replica.server.peers import Backoff, Peers
-from replica.server.pulling import Puller
+from replica.server.pulling import Puller, ask
 from replica.server.replication_service import ReplicationService
 from replica.server.runtime import Clock, Runtime, system_clock
 from replica.wire.admin_pb2_grpc import add_AdminServicer_to_server
 from replica.wire.memory_pb2_grpc import add_MemoryServicer_to_server
+from replica.wire.replication_pb2_grpc import add_ReplicationServicer_to_server
 
 __all__ = ["Replica"]
 
@@ -31,14 +37,12 @@ _log = logger()
 class Replica:
     """A replica that serves, between :meth:`start` and :meth:`stop`."""
 
-    def __init__(
-        self, runtime: Runtime, book: PeerBook, peers: Peers, clients: Listener, replicas: Listener
-    ) -> None:
+    def __init__(self, runtime: Runtime, peers: Peers, clients: Listener, replicas: Listener) -> None:
         self.runtime = runtime
-        self._book = book
         self._peers = peers
         self._clients = clients
         self._replicas = replicas
+        self._housekeeping = asyncio.create_task(keep_house(runtime), name="housekeeping")
 
     @classmethod
     async def start(cls, config: Config, clock: Clock = system_clock) -> Replica:
@@ -57,27 +61,30 @@ class Replica:
     async def _serve(cls, runtime: Runtime) -> Replica:
         config = runtime.config
         book = PeerBook()
-        puller = Puller(runtime)
+        fleet = Fleet(runtime)
+        puller = Puller(runtime, fleet)
         backoff = Backoff(config.replication.backoff, config.replication.backoff_max)
         peers = Peers(book, puller.pull, backoff, runtime.clock, random.Random())
         clients, replicas = Listener(CLIENT_MESSAGE_MAX), Listener(REPLICATION_MESSAGE_MAX)
         admin = AdminService(runtime, book, peers)
         add_MemoryServicer_to_server(MemoryService(runtime), clients.server)
         add_AdminServicer_to_server(admin, clients.server)
-        ReplicationService(runtime, book, peers)
+        supplier = ReplicationService(runtime, fleet, book, peers)
+        add_ReplicationServicer_to_server(supplier, replicas.server)
         clients.reflect((_MEMORY, _ADMIN))
         clients.bind(config.listen)
         replicas.bind(config.replication_listen)
         admin.listen_address, admin.replication_address = clients.address, replicas.address
-        await replicas.start((_REPLICATION,))
-        await clients.start((_MEMORY, _ADMIN))
         with runtime.snapshot() as snapshot:
             added = stored_peers(snapshot)
+        await replicas.start((_REPLICATION,))
+        await _settle_past(runtime, {**added, **config.peers})
+        supplier.begin()
+        await clients.start((_MEMORY, _ADMIN))
         for cluster, address in config.peers.items():
             peers.add(cluster, address, Origin.CONFIGURED)
         for cluster, address in added.items():
-            if cluster != runtime.identity.cluster:
-                peers.add(cluster, address, Origin.ADDED)
+            peers.add(cluster, address, Origin.ADDED)
         _log.info(
             "serving",
             cluster=runtime.identity.cluster,
@@ -86,7 +93,7 @@ class Replica:
             replication_listen=replicas.address,
             peers=len({*config.peers, *added}),
         )
-        return cls(runtime, book, peers, clients, replicas)
+        return cls(runtime, peers, clients, replicas)
 
     @classmethod
     @asynccontextmanager
@@ -113,7 +120,26 @@ class Replica:
 
         Calls that take longer than ``stop_timeout`` are cut off; no acknowledged write is lost.
         """
+        self._housekeeping.cancel()
         grace = self.runtime.config.stop_timeout / 1000
         await asyncio.gather(self._clients.stop(grace), self._replicas.stop(grace), self._peers.close())
         await self.runtime.close()
         _log.info("stopped", cluster=self.runtime.identity.cluster)
+
+
+async def _settle_past(runtime: Runtime, peers: Mapping[str, str]) -> None:
+    """Before anything is written: is this store the newest there was of itself? If in doubt, begin anew."""
+    identity = runtime.identity
+    with runtime.snapshot() as snapshot:
+        if not peers or not get_clock(snapshot):
+            return
+    question = Question(identity.cluster, identity.incarnation, identity.store_id)
+    answers = await ask(peers, question, runtime.config.replication.ask_timeout / 1000)
+    with runtime.snapshot() as snapshot:
+        doubt = doubt_at_start(snapshot, identity, peers, answers)
+    if doubt is not None:
+        now = runtime.clock()
+        runtime.adopt(
+            await runtime.write(lambda transaction: settle(transaction, doubt, now, runtime.entropy))
+        )
+        _log.warning("began a new incarnation", reason=doubt.reason)

@@ -12,15 +12,19 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TypeVar
 
 from crdt.dot import Millis
 from replica.config import Config
-from replica.core.identity import Entropy, Identity, begin_store
+from replica.core.identity import Entropy, Identity, begin_store, read_identity
 from replica.core.limits import Limits
+from replica.core.membership import configure, slowest, wake
 from replica.core.node import Node
+from replica.core.peers import stored_peers
 from replica.core.policy import TtlPolicy
 from replica.core.storage import Snapshot, Transaction
+from replica.core.underway import refresh
 from replica.core.walk import Walk
 from replica.storage.group_commit import GroupCommit
 from replica.storage.lmdb_store import LmdbStorage
@@ -54,10 +58,12 @@ class Runtime:
         self.started_at = clock()
         limits = Limits(**config.limits.model_dump())
         self.node = Node(identity, TtlPolicy(config.ttl.default, config.ttl.repositories), limits)
+        self.stirred: set[asyncio.Event] = set()
+        """Set after every commit: for those who wait for the store to change."""
         self.commits = GroupCommit(storage)
         self.committed = 0
         """Durable transactions since the start."""
-        self.commits.on_commit(self._count_commit)
+        self.commits.on_commit(self._committed)
 
     @classmethod
     def open(cls, config: Config, clock: Clock = system_clock, entropy: Entropy = os.urandom) -> Runtime:
@@ -67,16 +73,29 @@ class Runtime:
         """
         storage = LmdbStorage.open(config.data_dir, map_size=config.storage.map_size)
         try:
-            identity = storage.run(
-                lambda transaction: begin_store(transaction, config.cluster, clock(), entropy)
-            )
+            now = clock()
+
+            def begin(transaction: Transaction) -> Identity:
+                identity = begin_store(transaction, config.cluster, now, entropy)
+                configure(transaction, identity, {*config.peers, *stored_peers(transaction)}, now)
+                wake(transaction, now)
+                refresh(transaction, now)
+                return identity
+
+            identity = storage.run(begin)
             return cls(config, storage, identity, clock, entropy)
         except BaseException:
             storage.close()
             raise
 
-    def _count_commit(self) -> None:
+    def _committed(self) -> None:
         self.committed += 1
+        self.stir()
+
+    def stir(self) -> None:
+        """Wake everyone who waits for something to change."""
+        for event in self.stirred:
+            event.set()
 
     @property
     def limits(self) -> Limits:
@@ -86,6 +105,22 @@ class Runtime:
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """The newest state. Let go of it before waiting for anything."""
         return self.storage.snapshot()
+
+    def node_in(self, transaction: Transaction) -> Node:
+        """The node for a local write: of the incarnation that the transaction finds, whichever was meant."""
+        identity = read_identity(transaction)
+        assert identity is not None
+        return self.node if identity == self.node.identity else replace(self.node, identity=identity)
+
+    def slowest(self, now: Millis) -> Millis:
+        """The slowest plausible clock of the fleet."""
+        with self.storage.snapshot() as snapshot:
+            return slowest(snapshot, now, self.config.compaction.max_silence)
+
+    def adopt(self, identity: Identity) -> None:
+        """A new incarnation was begun."""
+        self.identity = identity
+        self.node = replace(self.node, identity=identity)
 
     async def write(self, work: Callable[[Transaction], _T]) -> _T:
         """Run work in a durable transaction, shared with others; see GroupCommit.submit."""

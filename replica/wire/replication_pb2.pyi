@@ -402,6 +402,7 @@ class Hello(_message.Message):
     NOW_MS_FIELD_NUMBER: _builtins.int
     RESUME_FIELD_NUMBER: _builtins.int
     KNOWLEDGE_FIELD_NUMBER: _builtins.int
+    FILLING_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """1. Another is REFUSED."""
     cluster: _builtins.str
@@ -409,6 +410,8 @@ class Hello(_message.Message):
     store_id: _builtins.bytes
     now_ms: _builtins.int
     """The consumer's clock, here and below: to tell skew, and how old what it says is."""
+    filling: _builtins.bool
+    """It began, empty, to read this supplier's log, and has not reached its end."""
     @_builtins.property
     def clock(self) -> Global___Clock:
         """Every dot the consumer has seen."""
@@ -435,10 +438,11 @@ class Hello(_message.Message):
         now_ms: _builtins.int = ...,
         resume: Global___Resume | None = ...,
         knowledge: Global___Knowledge | None = ...,
+        filling: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "_resume", b"_resume", "clock", b"clock", "cursor", b"cursor", "knowledge", b"knowledge", "resume", b"resume"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "_resume", b"_resume", "clock", b"clock", "cluster", b"cluster", "cursor", b"cursor", "incarnation", b"incarnation", "knowledge", b"knowledge", "now_ms", b"now_ms", "protocol_version", b"protocol_version", "resume", b"resume", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cursor", b"_cursor", "_resume", b"_resume", "clock", b"clock", "cluster", b"cluster", "cursor", b"cursor", "filling", b"filling", "incarnation", b"incarnation", "knowledge", b"knowledge", "now_ms", b"now_ms", "protocol_version", b"protocol_version", "resume", b"resume", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cursor: _TypeAlias = _typing.Literal["cursor"]  # noqa: Y015
     _WhichOneofArgType__cursor: _TypeAlias = _typing.Literal["_cursor", b"_cursor"]  # noqa: Y015

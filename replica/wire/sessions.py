@@ -174,7 +174,7 @@ def to_supplier(message: ConsumerMessage) -> pb.ConsumerMessage:
                 position=message.position,
                 descend=message.descend,
                 done=message.done,
-                knowledge=_knowledge(message.knowledge),
+                sequence=message.sequence,
                 now_ms=message.now,
             )
             return pb.ConsumerMessage(range_ack=range_ack)
@@ -197,6 +197,7 @@ def _hello(hello: Hello) -> pb.Hello:
             if resume is None
             else pb.Resume(store_id=resume.store_id, mark=resume.mark, position=resume.position)
         ),
+        filling=hello.filling,
         knowledge=_knowledge(hello.knowledge),
         now_ms=hello.now,
     )
@@ -224,7 +225,7 @@ def _read_consumer(message: pb.ConsumerMessage) -> ConsumerMessage:
                 position=done.position,
                 descend=done.descend,
                 done=done.done,
-                knowledge=_read_knowledge(done.knowledge),
+                sequence=done.sequence,
                 now=Millis(done.now_ms),
             )
         case "heartbeat":
@@ -244,6 +245,7 @@ def _read_hello(hello: pb.Hello) -> Hello:
         clock=_read_clock(hello.clock),
         cursor=Cursor(cursor.store_id, cursor.sequence) if hello.HasField("cursor") else None,
         resume=(Resume(resume.store_id, resume.mark, resume.position) if hello.HasField("resume") else None),
+        filling=hello.filling,
         knowledge=_read_knowledge(hello.knowledge),
         now=Millis(hello.now_ms),
     )
@@ -269,7 +271,6 @@ def to_consumer(message: SupplierMessage) -> pb.SupplierMessage:
                 complete=message.complete,
                 must_reconcile=_listed(message.must_reconcile),
                 members=message.members,
-                knowledge=_knowledge(message.knowledge),
                 now_ms=message.now,
             )
             return pb.SupplierMessage(batch=batch)
@@ -351,7 +352,6 @@ def _read_supplier(message: pb.SupplierMessage) -> SupplierMessage:
                 complete=batch.complete,
                 must_reconcile=_read_listed(batch.must_reconcile),
                 members=tuple(batch.members),
-                knowledge=_read_knowledge(batch.knowledge),
                 now=Millis(batch.now_ms),
             )
         case "outline":
