@@ -233,6 +233,8 @@ class SupplierSession:
         if self.asker is not None and self.asker != asker:
             raise ProtocolError("it says hello as somebody else than before")
         self.asker, self._hello = asker, message
+        # It has dropped what it could not apply, so what was sent so far tells nothing of its cursor.
+        self._batches = self._ranges = None
         self._told_skew = self.skew
         present = self._others(asker)
         authenticated, settings, entropy = self._authenticated, self._settings, self._entropy

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from crdt.dot import Millis
 from crdt.key import EntryKey
 from replica.core.consumer_session import ConsumerSession
+from replica.core.digest import get_digest
 from replica.core.messages import Answer, Batch, ConsumerMessage, Question, Range, SupplierMessage, Welcome
 from replica.core.policy import TtlPolicy
 from replica.core.rows import registers
@@ -135,6 +136,11 @@ class Fleet:
                     for key, value in snapshot.items(table):
                         self._trace.update(key + value)
 
+    def live(self) -> int:
+        """How many entries are live, by the first replica and the latest clock."""
+        with next(iter(self.replicas.values())).storage.snapshot() as snapshot:
+            return get_digest(snapshot, self.latest).live
+
     @property
     def latest(self) -> Millis:
         """The latest time that any clock of the fleet has shown."""
@@ -217,15 +223,25 @@ class Fleet:
             self._calls.again(replica.caller(now), replica.last, Millis(replica.latest))
 
     def _damage(self, replica: Process, key: bytes) -> None:
-        with replica.storage.snapshot() as snapshot:
-            row = snapshot.get(Table.REGISTERS, key)
-        if row is not None:
-            flipped = row[:-1] + bytes([row[-1] ^ 1])
-            replica.storage.run(lambda transaction: transaction.put(Table.REGISTERS, key, flipped))
+        """Damage a row, unless a peer lacks something of it: data that is lost for good is another fault."""
+        if any(self.replicas[peer].has_seen(replica.dots_at(key)) for peer in replica.peers):
+            replica.damage(key)
 
     def _ask(self, replica: Process, question: Question) -> Mapping[str, Answer]:
         reached = [peer for peer in replica.peers if self._reach(replica.name, peer)]
         return {peer: self.replicas[peer].answer(question) for peer in reached}
+
+    def mend(self) -> None:
+        """Make the network whole, and every disk take what it is given."""
+        self._cut.clear()
+        for replica in self.replicas.values():
+            replica.refusals = 0
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Every consumer with every one of its suppliers."""
+        for link in self.setup.links:
+            yield link[0], link[1]
+            yield link[1], link[0]
 
     # --- streams
 
@@ -295,10 +311,13 @@ class Fleet:
                 self._run(replica, stream.serving, stream.serving.due(now), now)
                 self._poll_supplier(stream)
             self._over(stream)
+        self._repair(replica)
 
-    def streams(self) -> Iterator[Stream]:
-        """Those that are open."""
-        return iter(self._streams.values())
+    def _repair(self, replica: Process) -> None:
+        """Fetch from the peers in reach what is damaged here."""
+        reached = [peer for peer in replica.peers if self._reach(replica.name, peer)]
+        for key, register in replica.repair([self.replicas[peer] for peer in reached]):
+            self._witness.repaired(replica.name, key, register)
 
     def _poll_consumer(self, stream: Stream) -> None:
         with stream.consumer.storage.snapshot() as snapshot:

@@ -9,17 +9,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from crdt.dot import Millis
+from crdt.dot import Dot, Millis
+from crdt.register import Register
+from replica.core.damage import damaged_keys, fetch, heal, note_damage
 from replica.core.doubt import doubt_at_start, settle
 from replica.core.identity import Identity, begin_store
 from replica.core.membership import configure, slowest, wake
-from replica.core.messages import Answer, Question
+from replica.core.messages import Answer, Fetched, Question
 from replica.core.node import Node
 from replica.core.policy import TtlPolicy
+from replica.core.rows import get_clock, read_register, registers
 from replica.core.session import Attendance, Settings
-from replica.core.storage import Transaction
+from replica.core.storage import DamagedRow, Table, Transaction
 from replica.core.supplier import answer
 from replica.core.underway import refresh
 from replica.simulator.calls import Call, Caller
@@ -73,6 +77,7 @@ class Process:
         """What the supplier of the reconcile that is under way had seen when it began."""
         self.entropy: Callable[[int], bytes] = chance.randbytes
         self._policy = policy
+        self._suspect = False
         self.storage = self._disk()
         self.attendance = Attendance()
         self.identity = self._begin(self.now(EPOCH))
@@ -127,6 +132,54 @@ class Process:
         """What this replica knows of another one that starts."""
         with self.storage.snapshot() as snapshot:
             return answer(snapshot, self.identity, question)
+
+    # --- damage
+
+    def damage(self, key: bytes) -> None:
+        """Flip a bit of a register's row."""
+        with self.storage.snapshot() as snapshot:
+            row = snapshot.get(Table.REGISTERS, key)
+        if row is not None:
+            flipped = row[:-1] + bytes([row[-1] ^ 1])
+            self.run(lambda transaction: transaction.put(Table.REGISTERS, key, flipped))
+            self._suspect = True
+
+    def repair(self, peers: Iterable[Process]) -> list[tuple[bytes, Register]]:
+        """Fetch again from peers what is damaged here; the keys with what stands there now."""
+        if not self._suspect:
+            return []
+        with self.storage.snapshot() as snapshot:
+            damaged = [key for key, found in registers(snapshot) if isinstance(found, DamagedRow)]
+        self.run(lambda transaction: note_damage(transaction, damaged))
+        with self.storage.snapshot() as snapshot:
+            keys = damaged_keys(snapshot)
+        answers: dict[bytes, list[Fetched]] = {key: [] for key in keys}
+        for peer in peers:
+            with peer.storage.snapshot() as snapshot:
+                for fetched in fetch(snapshot, keys):
+                    answers[fetched.key].append(fetched)
+        healed = []
+        for key, given in answers.items():
+            everyone = len(given) == len(self.peers)
+            if self.run(partial(heal, key=key, answers=given, everyone=everyone)):
+                with self.storage.snapshot() as snapshot:
+                    healed.append((key, read_register(snapshot, key)))
+        self._suspect = len(healed) < len(keys)
+        return healed
+
+    def dots_at(self, key: bytes) -> list[Dot]:
+        """The dots of the siblings at a key; none where the row is damaged."""
+        with self.storage.snapshot() as snapshot:
+            try:
+                return [sibling.dot for sibling in read_register(snapshot, key)]
+            except DamagedRow:
+                return []
+
+    def has_seen(self, dots: Iterable[Dot]) -> bool:
+        """Whether the replica has seen writes."""
+        with self.storage.snapshot() as snapshot:
+            clock = get_clock(snapshot)
+        return all(clock.has(dot) for dot in dots)
 
     def _disk(self) -> MemoryStorage:
         return MemoryStorage(refuse_commit=self._refuse)

@@ -317,7 +317,9 @@ class Script:
     steps: tuple[Step, ...] = field(default=())
 
     def __str__(self) -> str:
-        return "\n".join([_line("fleet", self.setup), *(str_of(step) for step in self.steps)])
+        return "\n".join(
+            [_line("fleet", self.setup), *(_line(type(step).__name__.lower(), step) for step in self.steps)]
+        )
 
     @classmethod
     def parse(cls, text: str) -> Script:
@@ -328,11 +330,6 @@ class Script:
             raise Malformed("a script begins with the line of its fleet")
         setup = Setup(**_arguments(lines[0], Setup))
         return cls(setup, tuple(_step(line) for line in lines[1:]))
-
-
-def str_of(step: Step) -> str:
-    """The line of a step."""
-    return _line(type(step).__name__.lower(), step)
 
 
 _KINDS: Mapping[object, tuple[type, ...]] = {

@@ -294,6 +294,15 @@ class Oracle:
 
     # --- judgement
 
+    def dots(self, replica: str) -> set[Dot]:
+        """Every write that a replica has seen, whatever became of it: its clock may claim no other."""
+        return {
+            dot
+            for key, writes in self._seen[replica].items()
+            for number, dot in enumerate(self._graph(key).dots)
+            if writes >> number & 1
+        }
+
     def expected(self, key: Hashable, now: int) -> Expected | None:
         """What every replica must show at `now` once all is healed, or None if nothing.
 
