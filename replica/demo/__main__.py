@@ -42,7 +42,9 @@ def main() -> int:
             for number, step in enumerate(STEPS, 1):
                 narrator.heading(f"{number}/{len(STEPS)} {step.title}")
                 step.run(tour)
-            narrator.say(f"Everything held, in {time.monotonic() - begun:.0f} seconds.")
+            narrator.say(
+                f"Everything held, in {time.monotonic() - begun:.0f} seconds. README.md goes on from here."
+            )
             if arguments.stay:
                 narrator.say("The replicas stay until Ctrl-C; call one with --address.")
                 signal.pause()

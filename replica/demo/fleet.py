@@ -156,7 +156,8 @@ class Fleet(AbstractContextManager["Fleet"]):
                     words = self.last_words(member.cluster)
                     raise DemoError(f"the replica of {member.cluster} has ended: {words}")
             if time.monotonic() - begun > within:
-                raise DemoError(f"not within {within:g} seconds: {what}")
+                words = "".join(f"\n  {name}: {self.last_words(name)}" for name in self._members)
+                raise DemoError(f"not within {within:g} seconds: {what}; the logs end with{words}")
             time.sleep(_POLL)
         return time.monotonic() - begun
 
@@ -164,9 +165,10 @@ class Fleet(AbstractContextManager["Fleet"]):
         """The digest of each cluster as of one moment."""
         return {name: member.client.get_digest(at_ms=at_ms) for name, member in self._members.items()}
 
-    def agree(self) -> bool:
-        """All clusters hold the same now."""
-        return len({digest.digest for digest in self.digests(now_ms()).values()}) == 1
+    def agree(self, at_ms: int | None = None) -> bool:
+        """All clusters hold the same as of one moment, or now."""
+        digests = self.digests(now_ms() if at_ms is None else at_ms)
+        return len({digest.digest for digest in digests.values()}) == 1
 
     def connected(self, clusters: Sequence[str] = CLUSTERS) -> bool:
         """Each of these pulls from every peer."""

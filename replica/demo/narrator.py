@@ -44,6 +44,7 @@ class Narrator:
 
     def prompt(self, cluster: str, arguments: Sequence[str]) -> None:
         """A command as it is typed beside a cluster's replica."""
+        self._console.print()
         line = Text(f"{cluster}$ ", "bold cyan")
         line.append(f"ricordo {shlex.join(arguments)}", "bold")
         self._console.print(line, soft_wrap=True)
