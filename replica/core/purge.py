@@ -233,7 +233,7 @@ class _Step:
         }
 
     def _supersede(self, key: bytes, register: Register) -> None:
-        """Put a tombstone with a dot over an expired register, if each of its values is past its own expiry."""
+        """Put a tombstone with a dot over an expired register, if each of its values is past its expiry."""
         by = Millis(self._fleet.slowest - self._grace)
         values = [sibling for sibling in register if not sibling.tombstone]
         if any(sibling.expires_at is None or sibling.expires_at > by for sibling in values):

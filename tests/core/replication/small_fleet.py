@@ -85,6 +85,7 @@ class Site:
 
     def wipe(self) -> None:
         """Lose everything, and begin with an empty directory."""
+        self.world.wait(0.001)
         self.storage = MemoryStorage()
         self.storage.run(lambda tx: begin_store(tx, self.name, self.now, self.world.entropy))
         self._start()
