@@ -56,6 +56,8 @@ class Column:
     weight: int = 0
     """Its share of the terminal's width; 0 in a list that is drawn whole, where it is as wide as what stands
     in it."""
+    least: int = 0
+    """It is never narrower than this, for what must not be cut."""
     right: bool = False
     """Numbers stand on the right."""
     whole: bool = False
@@ -136,10 +138,11 @@ def _table(
     """With a `width` the columns share it, and what is too long for one is cut or folded."""
     table = Table(box=None, show_header=header, pad_edge=False, padding=(0, 2, 0, 0))
     shares = sum(column.weight for column in columns)
+    spare = max(0, (width or 0) - 2 * len(columns) - sum(column.least for column in columns))
     for column in columns:
         table.add_column(
             column.name,
-            width=None if width is None else max(3, (width - 2 * len(columns)) * column.weight // shares),
+            width=None if width is None else max(3, column.least + spare * column.weight // shares),
             justify="right" if column.right else "left",
             style=column.style,
             header_style="dim",

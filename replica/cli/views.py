@@ -30,10 +30,10 @@ UNMEASURED = "not measured"
 SCAN_COLUMNS = (
     Column("topic", 12, whole=True, style="cyan"),
     Column("id", 20, whole=True, style="cyan"),
-    Column("kind", 8),
-    Column("title", 32),
-    Column("tags", 16, style="dim"),
-    Column("expires", 9),
+    Column("kind", least=8),
+    Column("title", 26),
+    Column("tags", 13, style="dim"),
+    Column("expires", least=9),
 )
 
 PEER_COLUMNS = (
