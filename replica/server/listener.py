@@ -38,6 +38,9 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.max_ping_strikes", 0),
 )
 
+_FLUSH = 1.0
+"""Seconds in which the answers of handlers that have ended are on their way."""
+
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
@@ -93,9 +96,12 @@ class Listener:
         await self._health.enter_graceful_shutdown()
         stopping = asyncio.ensure_future(self.server.stop(grace))
         self.guard.end_streams()
-        await stopping
         # The server does not wait for handlers that it has cancelled.
         await self.guard.quiet()
+        await asyncio.wait({stopping}, timeout=_FLUSH)
+        # What is left waits for the answer of a connection whose far end has vanished.
+        await self.server.stop(None)
+        await stopping
 
 
 def _probe(address: str) -> None:

@@ -36,6 +36,8 @@ class Peer:
     cluster: str
     origin: Origin
     address: str = ""
+    consuming: bool = False
+    """A stream on which it pulls from here is open."""
     connected: bool = False
     """The stream on which this replica pulls is open and was welcomed."""
     verdict: str | None = None
@@ -100,7 +102,10 @@ class PeerBook:
 
     def drop(self, cluster: str) -> None:
         """This replica is to pull from the peer no more."""
-        self._peers.pop(cluster, None)
+        peer = self._peers.pop(cluster, None)
+        if peer is not None and peer.consuming:
+            peer.origin, peer.address, peer.connected = Origin.CONSUMER_ONLY, "", False
+            self._peers[cluster] = peer
 
     def addresses(self) -> dict[str, str]:
         """Where the peers are that this replica pulls from, by cluster."""

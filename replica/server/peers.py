@@ -125,4 +125,6 @@ class Peers:
                 await asyncio.sleep(seconds)
             else:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(wake.wait(), seconds)
+                    # Not wait_for: in Python 3.11 it can swallow a cancellation.
+                    async with asyncio.timeout(seconds):
+                        await wake.wait()

@@ -61,7 +61,7 @@ def _words(error: grpc.aio.AioRpcError) -> str:
     details = " ".join((error.details() or "").split())[:300]
     match error.code():
         case grpc.StatusCode.UNAVAILABLE:
-            return f"cannot be reached: {details}"
+            return f"not available: {details}"
         case grpc.StatusCode.UNIMPLEMENTED:
             return "what answers there is no replica's replication listener"
         case code:

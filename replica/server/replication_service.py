@@ -87,6 +87,7 @@ class _Serving:
         self._session = SupplierSession(fleet.settings, runtime.entropy, fleet.attendance)
         self._peer: Peer | None = None
         self._verdict: Verdict | None = None
+        self._served = False
 
     async def run(self, requests: AsyncIterable[pb.ConsumerMessage], context: Context) -> None:
         """Serve the consumer until the stream ends."""
@@ -111,7 +112,8 @@ class _Serving:
             raise Refused(Code.INVALID_ARGUMENT, error.reason) from None
         finally:
             ended = self._session.ended
-            if self._peer is not None and ended is not None and ended.cause is None:
+            if self._peer is not None and self._served and ended is not None:
+                self._peer.consuming = False
                 _log.info("a consumer pulls no more", peer=self._peer.cluster, reason=ended.reason)
         if there and ended is not None and ended.cause is None:
             raise Refused(Code.FAILED_PRECONDITION, ended.reason)
@@ -133,6 +135,7 @@ class _Serving:
                 peer.failed(self._runtime.clock(), f"refused as a consumer: {verdict.reason}")
                 _log.warning("refused a consumer", peer=peer.cluster, reason=verdict.reason)
             else:
+                self._served = peer.consuming = True
                 _log.info(
                     "a consumer pulls", peer=peer.cluster, verdict=verdict.kind.value, reason=verdict.reason
                 )

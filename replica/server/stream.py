@@ -87,7 +87,9 @@ async def drive(
             if not inbox.full():
                 sleep = (session.deadline() - runtime.clock()) / 1000
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(stir.wait(), min(max(sleep, _SHORTEST_SLEEP), _LONGEST_SLEEP))
+                    # Not wait_for: in Python 3.11 it can swallow a cancellation.
+                    async with asyncio.timeout(min(max(sleep, _SHORTEST_SLEEP), _LONGEST_SLEEP)):
+                        await stir.wait()
     except StreamBroken as broken:
         session.fail(str(broken))
     except TimeoutError:

@@ -14,6 +14,7 @@ from replica.server.replica import Replica
 from replica.server.runtime import Clock, system_clock
 from replica.wire.admin_pb2_grpc import AdminStub
 from replica.wire.memory_pb2_grpc import MemoryStub
+from tests.server.link import Lay, Link
 from tests.server.served import QUICK, Served, Start
 
 
@@ -45,3 +46,16 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 async def served(start: Start) -> Served:
     """One replica, of the cluster `eu`."""
     return await start()
+
+
+@pytest.fixture
+async def lay() -> AsyncIterator[Lay]:
+    """Lays links, and takes them away when the test ends."""
+    async with AsyncExitStack() as stack:
+
+        async def lay_one(target: str = "") -> Link:
+            link = await Link.lay(target)
+            stack.push_async_callback(link.close)
+            return link
+
+        yield lay_one
