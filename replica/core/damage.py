@@ -14,7 +14,6 @@ from crdt.key import EntryKey, InvalidKey
 from crdt.register import Register, join
 from replica.core.messages import Fetched, ProtocolError
 from replica.core.rows import (
-    delete_register,
     get_clock,
     put_clock,
     put_register,
@@ -22,6 +21,7 @@ from replica.core.rows import (
     read_register,
 )
 from replica.core.storage import DamagedRow, Snapshot, Table, Transaction
+from replica.core.vanishing import drop_register
 
 __all__ = ["damaged_keys", "fetch", "heal", "is_damaged", "note_damage"]
 
@@ -111,6 +111,6 @@ def heal(transaction: Transaction, key: bytes, answers: Iterable[Fetched], *, ev
     if register:
         put_register(transaction, key, register, origin=None)
     else:
-        delete_register(transaction, key)
+        drop_register(transaction, key)
     transaction.delete(Table.META, _note(key))
     return True

@@ -21,8 +21,8 @@ def make_token(listing: str, scope: bytes, last: bytes) -> str:
     return base64.urlsafe_b64encode(frame).decode().rstrip("=")
 
 
-def read_token(listing: str, scope: bytes, token: str) -> bytes:
-    """The last key of the page that the token continues; raises Refused."""
+def read_token(listing: str, scope: bytes, token: str, field: str = "page_token") -> bytes:
+    """The last key of the page that the token continues; raises Refused naming ``field``."""
     try:
         frame = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         return open_frame(listing.encode() + b"\0" + scope, frame)
@@ -30,7 +30,7 @@ def read_token(listing: str, scope: bytes, token: str) -> bytes:
         raise Refused(
             Code.INVALID_ARGUMENT,
             "is no token of this listing; begin again without one",
-            field="page_token",
+            field=field,
         ) from None
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "delete_register",
     "encodings",
     "expiries",
+    "expiries_between",
     "get_clock",
     "get_cursor",
     "get_meta",
@@ -377,6 +378,15 @@ def _due(snapshot: Snapshot, table: Table, after: Due | None, until: Millis | No
 def expiries(snapshot: Snapshot, after: Due | None = None, until: Millis | None = None) -> Iterator[Due]:
     """Entries by the expiry in force, the earliest first: beyond ``after``, up to ``until`` inclusive."""
     return _due(snapshot, Table.EXPIRIES, after, until)
+
+
+def expiries_between(
+    snapshot: Snapshot, start: Due, stop: Due | None, *, reverse: bool = False
+) -> Iterator[Due]:
+    """Entries by the expiry in force and then by key, ``start <= entry < stop``, or in reverse."""
+    end = None if stop is None else _expiry_key(stop.at, stop.key)
+    for place, _ in snapshot.items(Table.EXPIRIES, _expiry_key(start.at, start.key), end, reverse=reverse):
+        yield Due(Millis(int.from_bytes(place[:8], "big")), place[8:])
 
 
 def tombstones(snapshot: Snapshot, after: Due | None = None) -> Iterator[Due]:
