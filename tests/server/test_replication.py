@@ -66,8 +66,8 @@ async def fill(served: Served, name: str, count: int, **fields: object) -> None:
     entries = [
         pb.RememberRequest(repo_id="r", topic="t", id=f"{name}-{number}", **fields) for number in range(count)
     ]
-    for at in range(0, count, 500):
-        await served.memory.RememberMany(pb.RememberManyRequest(entries=entries[at : at + 500]))
+    for at in range(0, count, 50):
+        await served.memory.RememberMany(pb.RememberManyRequest(entries=entries[at : at + 50]))
 
 
 async def test_a_replica_that_was_alone_and_its_new_peer_converge(start: Start) -> None:
