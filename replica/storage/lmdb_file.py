@@ -140,11 +140,11 @@ def _all_free(file: BinaryIO, meta: _Meta, missing: range) -> bool:
     A transaction that stores something large and drops it again may leave free pages behind the end of the
     file: LMDB counts them, but never wrote them, and never reads them.
     """
-    if meta.free_root == _NO_PAGE or meta.free_root >= missing.start:
+    if meta.free_root == _NO_PAGE:
         return False
     free: set[int] = set()
     try:
-        for value in _values(file, meta, meta.free_root, missing.start, _DEEPEST):
+        for value in _values(file, meta, meta.free_root, _DEEPEST):
             count, *pages = struct.unpack(f"={len(value) // 8}Q", value)
             free.update(page for page in pages[:count] if page in missing)
     except (_Damaged, struct.error):
@@ -152,9 +152,9 @@ def _all_free(file: BinaryIO, meta: _Meta, missing: range) -> bool:
     return len(free) == len(missing)
 
 
-def _values(file: BinaryIO, meta: _Meta, number: int, end: int, depth: int) -> Iterator[bytes]:
-    """The values in the tree of free pages below page `number`; `end` is the first page that is not there."""
-    if number >= end or not depth:
+def _values(file: BinaryIO, meta: _Meta, number: int, depth: int) -> Iterator[bytes]:
+    """The values in the tree of free pages below page `number`, which is at most `depth` pages high."""
+    if not depth:
         raise _Damaged
     file.seek(number * meta.page_size)
     page = file.read(meta.page_size)
@@ -166,7 +166,7 @@ def _values(file: BinaryIO, meta: _Meta, number: int, end: int, depth: int) -> I
         low, high, node_flags, key_size = _NODE.unpack_from(page, offset)
         size = low | high << 16
         if flags & _BRANCH:
-            yield from _values(file, meta, size | node_flags << 32, end, depth - 1)
+            yield from _values(file, meta, size | node_flags << 32, depth - 1)
         elif flags & _LEAF:
             place = offset + _NODE.size + key_size
             if node_flags & _VALUE_ON_PAGES:

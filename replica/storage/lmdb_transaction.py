@@ -209,7 +209,6 @@ class LmdbTransaction(_Rows):
                         return
                     writes = self._writes
                     yield key, value
-                    self._opened()
                     if self._writes != writes:
                         # Where a write leaves a cursor is not for LMDB to say: the place is sought anew.
                         found = _seek_before(cursor, key) if reverse else _seek_after(cursor, key)

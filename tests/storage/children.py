@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import lmdb
+
 from replica.core.storage import Storage, StorageFull, StoreRefused, Table, Transaction
 from replica.storage.lmdb_store import LmdbStorage
 
@@ -57,11 +59,19 @@ def numbers(storage: Storage) -> list[int]:
 
 
 def hold(directory: Path) -> None:
-    """Open the store, and keep it open until standard input ends."""
+    """Open the store and a snapshot, and keep both open until standard input ends."""
     store = LmdbStorage.open(directory)
-    say("open")
-    sys.stdin.read()
+    with store.snapshot():
+        say("open")
+        sys.stdin.read()
     store.close()
+
+
+def look(directory: Path) -> None:
+    """Have the file open as a tool of LMDB's would, without our lock, until standard input ends."""
+    with lmdb.open(str(directory), readonly=True, lib_version=0):
+        say("open")
+        sys.stdin.read()
 
 
 def count_up(directory: Path) -> None:
@@ -159,11 +169,27 @@ def full_disk(directory: Path) -> None:
     store.close()
 
 
+def limit_address_space(room: int) -> int:
+    """Let this process have `room` bytes of address space more than it has; returns the limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + room
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    return limit
+
+
+def address_space(directory: Path) -> None:
+    """Say how much a store reserves when the address space is limited, and the limit."""
+    limit = limit_address_space(1 << 30)
+    store = LmdbStorage.open(directory)
+    say(store.stats().map_bytes)
+    say(limit)
+    store.close()
+
+
 def little_address_space(directory: Path) -> None:
     """With little address space: open with the default map, fill it up to what can be had, and read."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28), hard))
+    limit_address_space(1 << 28)
     store = LmdbStorage.open(directory)
     first = store.stats().map_bytes
     say("map", first)
@@ -186,5 +212,5 @@ def little_address_space(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    programs = (hold, count_up, read, limited_file, full_disk, little_address_space)
+    programs = (hold, count_up, read, limited_file, full_disk, address_space, little_address_space, look)
     {program.__name__: program for program in programs}[sys.argv[1]](Path(sys.argv[2]))

@@ -6,6 +6,7 @@ The mixins are groups of statements about :class:`replica.core.storage.Storage`.
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -45,6 +46,13 @@ def rows(storage: Storage, table: Table = META) -> list[Row]:
 
 def keys(found: Iterator[Row]) -> list[bytes]:
     return [key for key, _ in found]
+
+
+def next_key(model: dict[bytes, bytes], last: bytes | None, reverse: bool) -> bytes | None:
+    """The key that comes after `last` in the order that is asked for."""
+    if reverse:
+        return max((key for key in model if last is None or key < last), default=None)
+    return min((key for key in model if last is None or key > last), default=None)
 
 
 class RowsContract:
@@ -228,6 +236,42 @@ class OwnWritesContract:
             assert rest == [(b"e", b"between"), (b"c", b"one side"), (b"b", b"changed")]
         else:
             assert rest == [(b"e", b"between"), (b"g", b"other side"), (b"h", b"changed")]
+
+    @pytest.mark.parametrize("seed", range(12))
+    def test_writes_at_random_keep_every_iteration_right(self, storage: Storage, seed: int) -> None:
+        """Right is what a plain dictionary says: the next key in order, as things are at each step."""
+        chance = random.Random(seed)
+        reverse = chance.random() < 0.5
+        names = [b"%05d" % number for number in range(chance.choice([30, 300, 1500]))]
+        model = {name: bytes(chance.choice([0, 100, 3000])) for name in names if chance.random() < 0.3}
+
+        def prepare(transaction: Transaction) -> None:
+            for name, value in model.items():
+                transaction.put(META, name, value)
+
+        storage.run(prepare)
+
+        def work(transaction: Transaction) -> None:
+            now = dict(model)
+            transaction.put(META, names[0], b"begun")
+            now[names[0]] = b"begun"
+            last: bytes | None = None
+            for key, value in transaction.items(META, reverse=reverse):
+                assert value == now[key]
+                assert key == next_key(now, last, reverse)
+                last = key
+                for _ in range(chance.choice([0, 0, 1, 5])):
+                    near = names.index(key) + chance.randint(-4, 4)
+                    name = names[min(max(near, 0), len(names) - 1)]
+                    if chance.random() < 0.55:
+                        assert transaction.delete(META, name) == (now.pop(name, None) is not None)
+                    else:
+                        now[name] = bytes(chance.choice([1, 600, 3000]))
+                        transaction.put(META, name, now[name])
+            assert next_key(now, last, reverse) is None
+            assert list(transaction.items(META)) == sorted(now.items())
+
+        storage.run(work)
 
     def test_rewriting_each_row_while_iterating_visits_each_once(self, storage: Storage) -> None:
         given = [b"%03d" % number for number in range(200)]

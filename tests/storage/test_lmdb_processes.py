@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.core.storage import StoreLocked
+from replica.core.storage import StoreLocked, Table
 from replica.storage.lmdb_store import LmdbStorage
 from tests.storage.children import lines, numbers, start
 from tests.storage.contract import fill, rows
@@ -58,15 +58,39 @@ def test_a_store_in_use_is_locked_even_if_it_looks_damaged(tmp_path: Path) -> No
     store.close()
 
 
-def test_a_killed_process_leaves_no_lock_and_no_reader_behind(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_no_lock_behind(tmp_path: Path) -> None:
     with start("hold", tmp_path) as holder:
         assert first_line(holder) == "open\n"
         holder.kill()
+    LmdbStorage.open(tmp_path).close()
+
+
+def test_what_a_killed_reader_saw_is_used_again_even_if_another_tool_has_the_file_open(
+    tmp_path: Path,
+) -> None:
     store = LmdbStorage.open(tmp_path)
-    with store.snapshot():
-        pass
-    assert store.stats().readers <= 2
+    fill(store, b"a")
     store.close()
+    with start("look", tmp_path) as tool:
+        assert first_line(tool) == "open\n"
+        with start("hold", tmp_path) as holder:
+            assert first_line(holder) == "open\n"
+            holder.kill()
+        store = LmdbStorage.open(tmp_path)
+        for _ in range(20):
+            store.run(lambda transaction: transaction.put(Table.META, b"a", bytes(1 << 20)))
+        assert store.stats().file_bytes < 8 << 20
+        store.close()
+        tool.communicate()
+
+
+def test_the_environment_does_not_choose_the_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("LMDB_DEFAULT_LIB_VERSION", "1")
+        with start("hold", tmp_path) as holder:
+            assert first_line(holder) == "open\n"
+            holder.communicate()
+    LmdbStorage.open(tmp_path, create=False).close()
 
 
 def test_after_any_number_of_kills_every_acknowledged_row_is_there(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import lmdb
 import pytest
 
 from replica.core.storage import StoreRefused
+from replica.storage import lmdb_store
 from replica.storage.lmdb_store import LmdbStorage
 from tests.storage.contract import fill, rows
 
@@ -108,6 +109,9 @@ MAGIC, VERSION, PAGE_SIZE, FREE_ROOT, NAMES_ROOT, LAST_PAGE, TRANSACTION = 16, 2
         pytest.param(overwrite(PAGE_SIZE, struct.pack("=I", 4095)), "damaged", id="an odd page size"),
         pytest.param(overwrite(PAGE_SIZE, struct.pack("=I", 0)), "damaged", id="no page size"),
         pytest.param(
+            overwrite(PAGE + PAGE_SIZE, struct.pack("=I", 2 * PAGE)), "damaged", id="two different page sizes"
+        ),
+        pytest.param(
             overwrite(NAMES_ROOT, struct.pack("=Q", 1 << 40)), "damaged", id="a root beyond the end"
         ),
         pytest.param(overwrite(VERSION, struct.pack("=I", 3)), "LMDB format 3", id="another LMDB format"),
@@ -128,6 +132,31 @@ def test_a_damaged_store_is_refused(
     if not locked_before:
         (directory / "ricordo.lock").unlink()
     assert reason in refusal(directory).reason
+
+
+def test_after_a_refusal_a_store_that_was_mended_opens(directory: Path) -> None:
+    sound = (directory / "data.mdb").read_bytes()
+    cut(100)(directory)
+    refusal(directory)
+    (directory / "data.mdb").write_bytes(sound)
+    store = LmdbStorage.open(directory)
+    assert len(rows(store)) == 2500
+    store.close()
+
+
+def test_a_store_that_another_process_makes_meanwhile_is_opened_and_not_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(directory: Path) -> None:
+        monkeypatch.undo()
+        other = LmdbStorage.open(directory)
+        fill(other, b"a")
+        other.close()
+
+    monkeypatch.setattr(lmdb_store, "make_directory", overtaken)
+    store = LmdbStorage.open(tmp_path / "data")
+    assert rows(store) == [(b"a", b"A")]
+    store.close()
 
 
 def test_a_store_whose_newer_meta_page_names_more_pages_is_refused(directory: Path) -> None:

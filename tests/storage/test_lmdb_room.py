@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from replica.core.storage import StorageFull, Table, Transaction
 from replica.storage.lmdb_store import LmdbStorage
 from tests.storage.children import lines, numbers
-from tests.storage.contract import META, fill, rows, together
+from tests.storage.contract import META, RefusedError, fill, rows, together
 
 MEBIBYTE = 1 << 20
 
@@ -28,22 +29,22 @@ def test_the_map_grows_under_readers(tmp_path: Path) -> None:
 
     def write() -> None:
         try:
-            for number in range(50):
-                store.run(putting(b"%03d" % number, MEBIBYTE // 4))
+            for number in range(100):
+                store.run(putting(b"%03d" % number, MEBIBYTE // 10))
         finally:
             done.set()
 
     def read() -> None:
         while not done.is_set():
             with store.snapshot() as snapshot:
-                found = list(snapshot.items(META))
-                assert [key for key, _ in found] == [b"%03d" % number for number in range(len(found))]
-                assert all(len(value) == MEBIBYTE // 4 for _, value in found[-3:])
-                assert snapshot.count(META) == len(found)
+                count = snapshot.count(META)
+                newest = list(islice(snapshot.items(META, reverse=True), 3))
+                assert [int(key) for key, _ in newest] == list(range(count - 1, max(count - 4, -1), -1))
+                assert all(len(value) == MEBIBYTE // 10 for _, value in newest)
 
     together(write, read, read)
-    assert store.stats().map_bytes >= 16 * before
-    assert len(rows(store)) == 50
+    assert store.stats().map_bytes >= 8 * before
+    assert len(rows(store)) == 100
     store.close()
 
 
@@ -78,6 +79,20 @@ def test_work_that_hides_the_full_map_is_run_again_all_the_same(tmp_path: Path) 
     assert store.run(work) == "written"
     assert len(attempts) > 1
     assert len(rows(store)) == 1
+    store.close()
+
+
+def test_work_that_fails_because_of_the_full_map_is_run_again(tmp_path: Path) -> None:
+    store = LmdbStorage.open(tmp_path, map_size=1)
+
+    def work(transaction: Transaction) -> str:
+        try:
+            transaction.put(META, b"a", bytes(MEBIBYTE))
+        except StorageFull:
+            raise RefusedError from None
+        return "written"
+
+    assert store.run(work) == "written"
     store.close()
 
 
@@ -156,6 +171,11 @@ def test_with_little_address_space_a_store_opens_and_grows_as_far_as_it_goes(tmp
     assert said[1].startswith("full the memory map is full at")
     assert "ulimit -v" in said[1]
     assert said[2].startswith("went on")
+
+
+def test_with_limited_address_space_a_store_leaves_most_of_it_to_the_rest(tmp_path: Path) -> None:
+    reserved, limit = map(int, lines("address_space", tmp_path))
+    assert reserved <= limit // 4
 
 
 def test_at_the_limit_on_file_sizes_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
