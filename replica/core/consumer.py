@@ -99,15 +99,21 @@ def _refuse(
         return Dropped.NOT_FOR_US
     if get_reconcile(transaction) is not None or busy_with(transaction) not in (None, supplier):
         return Dropped.BUSY
+    if _begins_filling(transaction, supplier, batch):
+        # Only a store that has seen nothing may read a log as if nothing had been purged past it.
+        return None if batch.after == 0 and _nothing_but_own(own, identity.actor) else Dropped.GAP
     cursor = get_cursor(transaction, supplier)
-    if cursor is not None and cursor.store_id == batch.store_id:
-        if cursor.sequence == batch.after:
-            return None
-        if cursor.sequence > batch.after and cursor.sequence >= batch.upto:
-            return Dropped.DUPLICATE
+    if cursor is None or cursor.store_id != batch.store_id:
         return Dropped.GAP
-    # Without a cursor only a store that has seen nothing may begin to read a log, from its start.
-    return None if batch.after == 0 and _nothing_but_own(own, identity.actor) else Dropped.GAP
+    if cursor.sequence == batch.after:
+        return None
+    return Dropped.DUPLICATE if cursor.sequence >= batch.upto else Dropped.GAP
+
+
+def _begins_filling(snapshot: Snapshot, supplier: str, batch: Batch) -> bool:
+    """Whether the supplier takes this store for one that fills itself, and it has not begun to."""
+    filling = get_fillings(snapshot).get(supplier)
+    return bool(batch.members) and (filling is None or filling.store_id != batch.store_id)
 
 
 def apply(transaction: Transaction, identity: Identity, supplier: str, batch: Batch, now: Millis) -> Applied:
@@ -125,7 +131,7 @@ def apply(transaction: Transaction, identity: Identity, supplier: str, batch: Ba
         return Applied(dropped=dropped)
     cursor = get_cursor(transaction, supplier)
     filling = get_fillings(transaction).get(supplier)
-    if cursor is None or cursor.store_id != batch.store_id:
+    if _begins_filling(transaction, supplier, batch):
         filling = Filling(batch.store_id, True, now)
 
     # Below this point we make changes.
