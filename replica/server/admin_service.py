@@ -18,9 +18,11 @@ from replica.core.digest import Digesting
 from replica.core.errors import Code, Refused
 from replica.core.membership import configure
 from replica.core.peers import add_peer, remove_peer
+from replica.core.purge import explain
 from replica.core.rows import Cursor, get_cursor, get_sequence
 from replica.core.storage import Transaction
 from replica.logs import logger
+from replica.server.compaction import Compactor
 from replica.server.peer_book import Origin, Peer, PeerBook
 from replica.server.peers import Peers
 from replica.server.runtime import Runtime
@@ -44,10 +46,11 @@ _log = logger()
 class AdminService(AdminServicer):
     """How the replica is, and its peers."""
 
-    def __init__(self, runtime: Runtime, book: PeerBook, peers: Peers) -> None:
+    def __init__(self, runtime: Runtime, book: PeerBook, peers: Peers, compactor: Compactor) -> None:
         self._runtime = runtime
         self._book = book
         self._peers = peers
+        self._compactor = compactor
         self.listen_address = ""
         """As bound; set before the service answers."""
         self.replication_address = ""
@@ -132,16 +135,19 @@ class AdminService(AdminServicer):
         return pb.RemovePeerResponse(removed=removed)
 
     async def Compact(self, request: pb.CompactRequest, context: Context) -> pb.CompactResponse:
-        """This version drops nothing, and says so."""
-        counting = Counting(self._runtime.clock())
-        await self._runtime.walk_at_once(counting)
-        waiting = counting.counts.tombstones + counting.counts.expired
-        held = pb.HeldBy(
-            cluster=self._runtime.identity.cluster,
-            reason="this version of Ricordo keeps tombstones and expired entries",
-            waiting=waiting,
+        own = self._runtime.identity.cluster
+        purged = await self._compactor.compact()
+        return pb.CompactResponse(
+            purged_tombstones=purged.tombstones,
+            purged_expired=purged.expired,
+            waiting=purged.waiting,
+            held_by=[
+                pb.HeldBy(cluster=cluster, reason=explain(cluster, hold, own), waiting=waiting)
+                for (cluster, hold), waiting in sorted(
+                    purged.held.items(), key=lambda held: (held[0][0], held[0][1].name)
+                )
+            ],
         )
-        return pb.CompactResponse(waiting=waiting, held_by=[held] if waiting else [])
 
 
 def _peer_message(peer: Peer, cursor: Cursor | None) -> pb.PeerStatus:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from replica.core.consumer_session import ConsumerSession
 from replica.core.session import Attendance, Outcome, Settings
 from replica.logs import logger
+from replica.server.healing import Healer
 from replica.server.peer_book import Peer
 from replica.server.runtime import Runtime
 
@@ -19,9 +20,10 @@ _log = logger()
 class Fleet:
     """The streams of this replica that are open."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, healer: Healer) -> None:
         config = runtime.config
         self._runtime = runtime
+        self._healer = healer
         self._pulling: set[ConsumerSession] = set()
         self.attendance = Attendance()
         self.settings = Settings(
@@ -62,8 +64,8 @@ class Fleet:
                 _log.info(what, peer=peer.cluster, members=", ".join(members))
         if outcome.left_list:
             _log.info("the peer has reconciled", peer=peer.cluster)
-        for key in outcome.damaged:
-            _log.error("a row is damaged", key=key.decode(errors="replace"))
+        if outcome.damaged:
+            self._healer.found(outcome.damaged)
         if outcome.given_up is not None:
             _log.warning("gave up waiting", supplier=outcome.given_up)
         if outcome.begun is not None:

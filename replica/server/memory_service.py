@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
 from google.protobuf.message import Message
@@ -14,8 +16,8 @@ from replica.core.listing import Listing
 from replica.core.reading import Scanning, history, recall, recall_many
 from replica.core.results import Remembered
 from replica.core.storage import DamagedRow, Transaction
-from replica.logs import logger
 from replica.server.guard import status_of
+from replica.server.healing import Healer
 from replica.server.runtime import Runtime
 from replica.wire import memory_pb2 as pb
 from replica.wire.answers import (
@@ -33,22 +35,32 @@ __all__ = ["MemoryService"]
 _Message = TypeVar("_Message", bound=Message)
 Context: TypeAlias = ServicerContext[Message, Message]
 
-_log = logger()
-
 
 class MemoryService(MemoryServicer):
     """What agents remember."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, healer: Healer) -> None:
         self._runtime = runtime
+        self._healer = healer
+
+    @contextmanager
+    def _healing(self, *keys: EntryKey) -> Iterator[None]:
+        """Let a row that turns out to be damaged be fetched again."""
+        try:
+            yield
+        except Refused as refused:
+            if refused.code is Code.DATA_LOSS:
+                self._healer.found(key.to_store() for key in keys)
+            raise
 
     async def Remember(self, request: pb.RememberRequest, context: Context) -> pb.RememberResponse:
         runtime, now = self._runtime, self._runtime.clock()
         slowest = runtime.slowest(now)
         command = remember_command(request, now, runtime.entropy)
-        done = await runtime.write(
-            lambda transaction: runtime.node_in(transaction).remember(transaction, command, now, slowest)
-        )
+        with self._healing(command.key):
+            done = await runtime.write(
+                lambda transaction: runtime.node_in(transaction).remember(transaction, command, now, slowest)
+            )
         return remembered_message(done)
 
     async def RememberMany(
@@ -98,22 +110,24 @@ class MemoryService(MemoryServicer):
     async def Update(self, request: pb.UpdateRequest, context: Context) -> pb.UpdateResponse:
         runtime, now, command = self._runtime, self._runtime.clock(), update_command(request)
         slowest = runtime.slowest(now)
-        done = await runtime.write(
-            lambda transaction: runtime.node_in(transaction).update(transaction, command, now, slowest)
-        )
+        with self._healing(command.key):
+            done = await runtime.write(
+                lambda transaction: runtime.node_in(transaction).update(transaction, command, now, slowest)
+            )
         return updated_message(done)
 
     async def Forget(self, request: pb.ForgetRequest, context: Context) -> pb.ForgetResponse:
         runtime, now, command = self._runtime, self._runtime.clock(), forget_command(request)
         slowest = runtime.slowest(now)
-        done = await runtime.write(
-            lambda transaction: runtime.node_in(transaction).forget(transaction, command, now, slowest)
-        )
+        with self._healing(command.key):
+            done = await runtime.write(
+                lambda transaction: runtime.node_in(transaction).forget(transaction, command, now, slowest)
+            )
         return forgotten_message(done)
 
     async def Recall(self, request: pb.RecallRequest, context: Context) -> pb.RecallResponse:
         key = parse_key(request.key)
-        with self._runtime.snapshot() as snapshot:
+        with self._healing(key), self._runtime.snapshot() as snapshot:
             entry = recall(snapshot, key, self._runtime.clock())
         return pb.RecallResponse(entry=entry_message(entry))
 
@@ -122,13 +136,13 @@ class MemoryService(MemoryServicer):
         keys = [
             parse_key(key, f"keys[{at}]") for at, key in enumerate(request.keys[: limits.page_entries + 1])
         ]
-        with self._runtime.snapshot() as snapshot:
+        with self._healing(*keys), self._runtime.snapshot() as snapshot:
             entries = recall_many(snapshot, keys, self._runtime.clock(), limits)
         return pb.RecallManyResponse(entries=map(entry_message, entries))
 
     async def History(self, request: pb.HistoryRequest, context: Context) -> pb.HistoryResponse:
         key = parse_key(request.key)
-        with self._runtime.snapshot() as snapshot:
+        with self._healing(key), self._runtime.snapshot() as snapshot:
             found = history(snapshot, key, self._runtime.clock())
         return history_message(found)
 
@@ -143,7 +157,8 @@ class MemoryService(MemoryServicer):
         )
         await self._runtime.walk(scanning)
         page = scanning.page()
-        _report(page.damaged)
+        if page.damaged:
+            self._healer.found(key.to_store() for key in page.damaged)
         return pb.ScanResponse(entries=map(entry_message, page.entries), next_page_token=page.next_page_token)
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
@@ -169,12 +184,13 @@ class MemoryService(MemoryServicer):
         return pb.ListReposResponse(repos=repos, next_page_token=page.next_page_token)
 
 
+def _is_damage(outcome: Remembered | Exception) -> bool:
+    return isinstance(outcome, DamagedRow) or (
+        isinstance(outcome, Refused) and outcome.code is Code.DATA_LOSS
+    )
+
+
 def _result(outcome: Remembered | Exception) -> pb.RememberResult:
     if isinstance(outcome, Remembered):
         return pb.RememberResult(remembered=remembered_message(outcome))
     return pb.RememberResult(error=status_of(outcome, "RememberMany"))
-
-
-def _report(damaged: tuple[EntryKey, ...]) -> None:
-    for key in damaged:
-        _log.error("a row is damaged and was left out of a scan", key=str(key))

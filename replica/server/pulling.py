@@ -3,57 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import grpc
 
 from replica.core.consumer_session import ConsumerSession
-from replica.core.messages import Answer, ConsumerMessage, Fetched, ProtocolError, Question, SupplierMessage
+from replica.core.messages import ConsumerMessage, ProtocolError, SupplierMessage
 from replica.core.session import Outcome
 from replica.logs import logger
+from replica.server.asking import connection
 from replica.server.fleet import Fleet
-from replica.server.listener import REPLICATION_MESSAGE_MAX
 from replica.server.peer_book import Peer
 from replica.server.peers import PullEnded
 from replica.server.runtime import Runtime
 from replica.server.stream import StreamBroken, drive
 from replica.wire import replication_pb2 as pb
-from replica.wire.replication_pb2_grpc import ReplicationStub
-from replica.wire.sessions import (
-    from_supplier,
-    question_message,
-    read_answer,
-    read_fetched,
-    to_supplier,
-)
+from replica.wire.sessions import from_supplier, to_supplier
 
-if TYPE_CHECKING:
-    from replica.wire.replication_pb2_grpc import ReplicationAsyncStub
-
-__all__ = ["Puller", "ask", "fetch"]
-
-_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_receive_message_length", REPLICATION_MESSAGE_MAX),
-    # A half-open connection goes unnoticed without pings.
-    ("grpc.keepalive_time_ms", 5_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    # A fresh channel is a fresh connection, not one that another channel has given up on.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.enable_http_proxy", 0),
-)
+__all__ = ["Puller"]
 
 _log = logger()
-
-
-@asynccontextmanager
-async def _connection(address: str) -> AsyncIterator[ReplicationAsyncStub]:
-    async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
-        yield ReplicationStub(channel)
 
 
 def _words(error: grpc.aio.AioRpcError) -> str:
@@ -77,7 +46,7 @@ class Puller:
 
     async def pull(self, peer: Peer) -> None:
         """Pull from a peer until the stream ends. Raises PullEnded."""
-        async with _connection(peer.address) as stub:
+        async with connection(peer.address) as stub:
             call = stub.Pull()
             try:
                 await self._pull(peer, call)
@@ -131,29 +100,3 @@ class Puller:
         ended = session.ended
         assert ended is not None
         raise PullEnded(ended.reason, refused=ended.cause is not None)
-
-
-async def ask(peers: Mapping[str, str], question: Question, seconds: float) -> Mapping[str, Answer]:
-    """Put the question to every peer; the answers of those that answer in time, by cluster."""
-
-    async def ask_one(cluster: str, address: str) -> Answer | None:
-        async with _connection(address) as stub:
-            try:
-                message = await stub.Ask(question_message(question), timeout=seconds, wait_for_ready=True)
-                answer = read_answer(message)
-            except (grpc.aio.AioRpcError, ProtocolError):
-                return None
-        return answer if answer.cluster == cluster else None
-
-    answers = await asyncio.gather(*(ask_one(cluster, address) for cluster, address in peers.items()))
-    return {answer.cluster: answer for answer in answers if answer is not None}
-
-
-async def fetch(address: str, keys: Iterable[bytes], seconds: float) -> list[Fetched] | None:
-    """What a peer has at some keys; none when it cannot be asked."""
-    async with _connection(address) as stub:
-        try:
-            message = await stub.Fetch(pb.FetchRequest(keys=keys), timeout=seconds)
-            return [read_fetched(one) for one in message.fetched]
-        except (grpc.aio.AioRpcError, ProtocolError):
-            return None

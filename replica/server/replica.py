@@ -14,13 +14,16 @@ from replica.core.peers import stored_peers
 from replica.core.rows import get_clock
 from replica.logs import logger
 from replica.server.admin_service import AdminService
+from replica.server.asking import ask
+from replica.server.compaction import Compactor
 from replica.server.fleet import Fleet
+from replica.server.healing import Healer
 from replica.server.housekeeping import keep_house
 from replica.server.listener import CLIENT_MESSAGE_MAX, REPLICATION_MESSAGE_MAX, Listener
 from replica.server.memory_service import MemoryService
 from replica.server.peer_book import Origin, PeerBook
 from replica.server.peers import Backoff, Peers
-from replica.server.pulling import Puller, ask
+from replica.server.pulling import Puller
 from replica.server.replication_service import ReplicationService
 from replica.server.runtime import Clock, Runtime, system_clock
 from replica.wire.admin_pb2_grpc import add_AdminServicer_to_server
@@ -37,12 +40,19 @@ _log = logger()
 class Replica:
     """A replica that serves, between :meth:`start` and :meth:`stop`."""
 
-    def __init__(self, runtime: Runtime, peers: Peers, clients: Listener, replicas: Listener) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        peers: Peers,
+        clients: Listener,
+        replicas: Listener,
+        chores: list[asyncio.Task[None]],
+    ) -> None:
         self.runtime = runtime
         self._peers = peers
         self._clients = clients
         self._replicas = replicas
-        self._housekeeping = asyncio.create_task(keep_house(runtime), name="housekeeping")
+        self._chores = chores
 
     @classmethod
     async def start(cls, config: Config, clock: Clock = system_clock) -> Replica:
@@ -61,13 +71,14 @@ class Replica:
     async def _serve(cls, runtime: Runtime) -> Replica:
         config = runtime.config
         book = PeerBook()
-        fleet = Fleet(runtime)
+        healer, compactor = Healer(runtime, book), Compactor(runtime)
+        fleet = Fleet(runtime, healer)
         puller = Puller(runtime, fleet)
         backoff = Backoff(config.replication.backoff, config.replication.backoff_max)
         peers = Peers(book, puller.pull, backoff, runtime.clock, random.Random())
         clients, replicas = Listener(CLIENT_MESSAGE_MAX), Listener(REPLICATION_MESSAGE_MAX)
-        admin = AdminService(runtime, book, peers)
-        add_MemoryServicer_to_server(MemoryService(runtime), clients.server)
+        admin = AdminService(runtime, book, peers, compactor)
+        add_MemoryServicer_to_server(MemoryService(runtime, healer), clients.server)
         add_AdminServicer_to_server(admin, clients.server)
         supplier = ReplicationService(runtime, fleet, book, peers)
         add_ReplicationServicer_to_server(supplier, replicas.server)
@@ -93,7 +104,8 @@ class Replica:
             replication_listen=replicas.address,
             peers=len({*config.peers, *added}),
         )
-        return cls(runtime, peers, clients, replicas)
+        chores = [compactor.run(), healer.run(), keep_house(runtime)]
+        return cls(runtime, peers, clients, replicas, [asyncio.create_task(chore) for chore in chores])
 
     @classmethod
     @asynccontextmanager
@@ -120,7 +132,9 @@ class Replica:
 
         Calls that take longer than ``stop_timeout`` are cut off; no acknowledged write is lost.
         """
-        self._housekeeping.cancel()
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.wait(self._chores)
         grace = self.runtime.config.stop_timeout / 1000
         await asyncio.gather(self._clients.stop(grace), self._replicas.stop(grace), self._peers.close())
         await self.runtime.close()

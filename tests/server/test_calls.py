@@ -264,13 +264,30 @@ async def test_the_digest_is_of_what_lives_at_a_moment(start: Start) -> None:
     assert (other.digest, other.live) == (empty.digest, 0)
 
 
-async def test_compact_says_what_waits(served: Served) -> None:
+async def test_compact_drops_what_nobody_waits_for(start: Start) -> None:
+    time = [1_000_000]
+    served = await start(clock=lambda: Millis(time[0]), compaction__grace="1s")
     await served.remember("t", "a")
-    assert not (await served.admin.Compact(apb.CompactRequest())).waiting
+    await served.remember("t", "b", ttl_seconds=1)
+    await served.memory.Forget(pb.ForgetRequest(key="repo/r/mem/t/a"))
+    time[0] += 1999
+    first = await served.admin.Compact(apb.CompactRequest())
+    assert (first.purged_tombstones, first.purged_expired, first.waiting) == (1, 0, 0)
+    time[0] += 1
+    second = await served.admin.Compact(apb.CompactRequest())
+    assert (second.purged_tombstones, second.purged_expired, second.waiting) == (0, 1, 0)
+    assert (await served.status()).counts.registers == 0
+
+
+async def test_compact_says_who_is_waited_for(start: Start) -> None:
+    served = await start(peers=["us=127.0.0.1:9"])
+    await served.remember("t", "a")
     await served.memory.Forget(pb.ForgetRequest(key="repo/r/mem/t/a"))
     answer = await served.admin.Compact(apb.CompactRequest())
     assert (answer.purged_tombstones, answer.waiting) == (0, 1)
-    assert [(each.cluster, each.waiting) for each in answer.held_by] == [("eu", 1)]
+    assert [(each.cluster, each.reason, each.waiting) for each in answer.held_by] == [
+        ("us", "us: it was never heard", 1)
+    ]
 
 
 async def test_each_service_says_that_it_is_healthy(served: Served) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from crdt.dot import Millis
 from replica.config import load_config
+from replica.core.storage import Table
 from replica.server.replica import Replica
 from replica.wire import admin_pb2 as apb
 from replica.wire import memory_pb2 as pb
@@ -327,3 +328,37 @@ async def test_a_clock_that_is_ahead_is_seen_and_may_not_destroy_what_lives(star
         await us.remember("t", "a", title="over it")
     assert raised.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert (await eu.recall("t", "a")).title == "lives"
+
+
+async def test_what_every_member_has_seen_is_dropped_everywhere_and_stays_gone(start: Start) -> None:
+    eu, us = await start("eu"), await start("us")
+    await introduce(eu, us)
+    await eu.remember("t", "a")
+    await agreed(eu, us)
+    await us.memory.Forget(pb.ForgetRequest(key="repo/r/mem/t/a"))
+    await agreed(eu, us)
+    for served in (eu, us):
+        # The next heartbeats tell what each has seen.
+        while not (await served.admin.Compact(apb.CompactRequest())).purged_tombstones:
+            pass
+    assert contents(eu) == contents(us) == []
+    await eu.remember("t", "b")
+    await agreed(eu, us)
+    assert len(contents(us)) == 1
+
+
+async def test_a_damaged_row_is_fetched_again_from_a_peer(start: Start) -> None:
+    eu, us = await start("eu"), await start("us")
+    await introduce(eu, us)
+    await eu.remember("t", "a", title="whole")
+    await eu.remember("t", "b")
+    await agreed(eu, us)
+    whole = contents(eu)
+    key = b"r\0t\0a"
+    await eu.replica.runtime.write(lambda transaction: transaction.put(Table.REGISTERS, key, b"damaged"))
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await eu.recall("t", "a")
+    assert raised.value.code() is grpc.StatusCode.DATA_LOSS
+    await until(lambda: contents(eu) == whole, eu)
+    assert (await eu.recall("t", "a")).title == "whole"
+    assert (await eu.status()).counts.damaged == 0

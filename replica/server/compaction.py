@@ -1,0 +1,62 @@
+"""Purging, in steps between which others have their turn to write (DESIGN section 6)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from replica.core.purge import Place, Purged, purge
+from replica.core.storage import StorageError
+from replica.logs import logger
+from replica.server.runtime import Runtime
+
+__all__ = ["Compactor"]
+
+_BUDGET = 200
+"""Registers that one transaction looks at."""
+
+_log = logger()
+
+
+class Compactor:
+    """Drops what can be dropped without anything rising from the dead; one walk at a time."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._turn = asyncio.Lock()
+
+    async def compact(self) -> Purged:
+        """Walk over everything that is dead, once. Raises StorageError."""
+        async with self._turn:
+            done = await self._step(None)
+            while done.position is not None:
+                done = done.plus(await self._step(done.position))
+        if done.tombstones or done.expired or done.superseded:
+            _log.info(
+                "purged",
+                tombstones=done.tombstones,
+                expired=done.expired,
+                superseded=done.superseded,
+                waiting=done.waiting,
+            )
+        if done.listed:
+            _log.warning("purged without waiting for silent members", members=", ".join(done.listed))
+        for actor in done.closed:
+            _log.info("closed the gaps of a lost incarnation", cluster=actor.cluster)
+        return done
+
+    async def _step(self, place: Place | None) -> Purged:
+        now, compaction = self._runtime.clock(), self._runtime.config.compaction
+        return await self._runtime.write(
+            lambda transaction: purge(
+                transaction, now, compaction.max_silence, compaction.grace, place, _BUDGET
+            )
+        )
+
+    async def run(self) -> None:
+        """Do it from time to time, until cancelled."""
+        while True:
+            await asyncio.sleep(self._runtime.config.compaction.interval / 1000)
+            try:
+                await self.compact()
+            except StorageError as error:
+                _log.error("the store refuses", reason=str(error))
