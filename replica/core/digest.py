@@ -19,13 +19,12 @@ from crdt.codec import encode_record
 from crdt.dot import Millis
 from crdt.expiry import life
 from crdt.fold import fold
-from crdt.key import scope_end, scope_start
 from crdt.register import Register
-from replica.core.commands import check_repo_id
+from replica.core.scope import check_scope, scope_bounds
 from replica.core.storage import DamagedRow, Snapshot
 from replica.core.walk import Walk
 
-__all__ = ["DIGEST_BYTES", "Digest", "Digesting", "RepoDigest", "get_digest"]
+__all__ = ["DIGEST_BYTES", "Digest", "Digesting", "RepoDigest", "get_digest", "read_frame"]
 
 DIGEST_BYTES = 32
 
@@ -41,7 +40,7 @@ class RepoDigest:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """The digest of everything, or of one repository."""
+    """The digest of everything, of one repository, or of one topic in it."""
 
     at: Millis
     """The moment as of which entries are live."""
@@ -60,30 +59,26 @@ class Digesting(Walk):
     nothing was written.
     """
 
-    def __init__(self, at: Millis, repo_id: str | None = None) -> None:
-        """Raises Refused for what is no repository id."""
+    def __init__(self, at: Millis, repo_id: str | None = None, topic: str | None = None) -> None:
+        """Raises Refused for what is no repository id or topic."""
         self._at = at
         self._repos: list[RepoDigest] = []
         self._repo = b""
         self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES)
         self._live = 0
         self._damaged = 0
-        start = b"" if repo_id is None else scope_start(check_repo_id(repo_id))
-        super().__init__(start, scope_end(start) if start else None)
+        super().__init__(*scope_bounds(check_scope(repo_id, topic)))
 
     def visit(self, key: bytes, found: Register | DamagedRow) -> bool:
-        if isinstance(found, DamagedRow):
-            self._enter(key)
-            self._damaged += 1
-            self._hash.update(_framed(b"damaged", key))
-            return True
-        alive = life(found, self._at)
-        if alive is None:
+        frame = read_frame(key, found, self._at)
+        if frame is None:
             return True
         self._enter(key)
-        self._live += 1
-        expires_at = b"" if alive.expires_at is None else b"%d" % alive.expires_at
-        self._hash.update(_framed(b"live", key, expires_at, *_contents(found, self._at)))
+        if isinstance(found, DamagedRow):
+            self._damaged += 1
+        else:
+            self._live += 1
+        self._hash.update(frame)
         return True
 
     def _enter(self, key: bytes) -> None:
@@ -110,6 +105,17 @@ class Digesting(Walk):
         return Digest(self._at, whole.digest(), live, tuple(self._repos), self._damaged)
 
 
+def read_frame(key: bytes, found: Register | DamagedRow, at: Millis) -> bytes | None:
+    """What a digest covers of one key: equal frames are equal entries. None: nothing is live there."""
+    if isinstance(found, DamagedRow):
+        return _framed(b"damaged", key)
+    alive = life(found, at)
+    if alive is None:
+        return None
+    expires_at = b"" if alive.expires_at is None else b"%d" % alive.expires_at
+    return _framed(b"live", key, expires_at, *_contents(found, at))
+
+
 def _contents(register: Register, at: Millis) -> list[bytes]:
     """What a reader is shown of a live entry: the record, then the payloads that do not decode."""
     if len(register) == 1:
@@ -126,8 +132,10 @@ def _framed(*parts: bytes) -> bytes:
     return b"%d;" % len(parts) + b"".join(b"%d:%b" % (len(part), part) for part in parts)
 
 
-def get_digest(snapshot: Snapshot, at: Millis, repo_id: str | None = None) -> Digest:
-    """The digest of one snapshot. Raises Refused for what is no repository id."""
-    digesting = Digesting(at, repo_id)
+def get_digest(
+    snapshot: Snapshot, at: Millis, repo_id: str | None = None, topic: str | None = None
+) -> Digest:
+    """The digest of one snapshot. Raises Refused for what is no repository id or topic."""
+    digesting = Digesting(at, repo_id, topic)
     digesting.run(snapshot)
     return digesting.digest()

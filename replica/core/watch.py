@@ -21,9 +21,8 @@ import msgpack
 
 from crdt.dot import Millis
 from crdt.expiry import contributing, expiry_in_force
-from crdt.key import EntryKey, scope_end, scope_start
+from crdt.key import EntryKey
 from crdt.register import Register
-from replica.core.commands import check_repo_id, check_topic
 from replica.core.entry import Entry, read_entry, size_bound
 from replica.core.errors import Code, Refused
 from replica.core.identity import read_identity
@@ -39,6 +38,7 @@ from replica.core.rows import (
     read_sequence,
     registers,
 )
+from replica.core.scope import scope_bounds
 from replica.core.storage import MAX_KEY_BYTES, DamagedRow, Snapshot
 from replica.core.vanishing import NEVER, get_vanished
 from replica.core.walk import STEP_ROWS
@@ -55,7 +55,6 @@ __all__ = [
     "begin",
     "position_token",
     "read_position",
-    "watch_scope",
 ]
 
 _FIELD = "resume_token"
@@ -126,17 +125,6 @@ class Advance:
     """When the next lapse is due, of whatever scope; none: none, or not caught up."""
     damaged: tuple[EntryKey, ...]
     """Keys whose row is damaged and was left out: to be reported. What comes in its place is a change."""
-
-
-def watch_scope(repo_id: str | None, topic: str | None) -> bytes:
-    """What is watched, as the start of its keys: a topic, a repository, or (empty) everything. Raises
-    Refused.
-    """
-    if repo_id is None:
-        if topic is not None:
-            raise Refused(Code.INVALID_ARGUMENT, "is needed to name a topic", field="repo_id")
-        return b""
-    return scope_start(check_repo_id(repo_id), None if topic is None else check_topic(topic))
 
 
 def begin(snapshot: Snapshot, scope: bytes, now: Millis, *, initial_state: bool) -> Position:
@@ -290,7 +278,7 @@ class _Step:
         """
         if self.position.walked is None:
             return True
-        stop = scope_end(self._scope) if self._scope else None
+        _, stop = scope_bounds(self._scope)
         for key, found in registers(self._snapshot, self.position.walked, stop):
             if self._full():
                 return False

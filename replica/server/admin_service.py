@@ -19,7 +19,9 @@ from replica.core.errors import Code, Refused
 from replica.core.membership import configure
 from replica.core.peers import add_peer, remove_peer
 from replica.core.purge import explain
+from replica.core.range_digest import digest_ranges
 from replica.core.rows import Cursor, get_cursor, get_sequence
+from replica.core.scope import check_scope
 from replica.core.storage import Transaction
 from replica.logs import logger
 from replica.server.compaction import Compactor
@@ -29,6 +31,7 @@ from replica.server.runtime import Runtime
 from replica.storage.lmdb_directory import STORAGE_FORMAT
 from replica.wire import admin_pb2 as pb
 from replica.wire.admin_pb2_grpc import AdminServicer
+from replica.wire.digests import key_ranges, part_message
 
 __all__ = ["AdminService"]
 
@@ -99,13 +102,29 @@ class AdminService(AdminServicer):
         )
 
     async def GetDigest(self, request: pb.GetDigestRequest, context: Context) -> pb.GetDigestResponse:
-        at = Millis(request.at_ms) if request.HasField("at_ms") else self._runtime.clock()
-        digesting = Digesting(at, request.repo_id if request.HasField("repo_id") else None)
-        await self._runtime.walk_at_once(digesting)
+        runtime = self._runtime
+        at = Millis(request.at_ms) if request.HasField("at_ms") else runtime.clock()
+        cluster = runtime.identity.cluster
+        repo_id = request.repo_id if request.HasField("repo_id") else None
+        topic = request.topic if request.HasField("topic") else None
+        if request.ranges:
+            scope = check_scope(repo_id, topic)
+            ranges, parts = key_ranges(request, scope), max(1, request.parts)
+            found = await runtime.read_at_once(
+                lambda snapshot: digest_ranges(snapshot, at, ranges, parts, request.name_up_to)
+            )
+            return pb.GetDigestResponse(
+                live=sum(part.live for part in found),
+                at_ms=at,
+                cluster=cluster,
+                parts=[part_message(part, scope) for part in found],
+            )
+        digesting = Digesting(at, repo_id, topic)
+        await runtime.walk_at_once(digesting)
         digest = digesting.digest()
         if digest.damaged:
             _log.error("the digest covers damaged rows as such", damaged=digest.damaged)
-        return pb.GetDigestResponse(digest=digest.digest, live=digest.live, at_ms=at)
+        return pb.GetDigestResponse(digest=digest.digest, live=digest.live, at_ms=at, cluster=cluster)
 
     async def AddPeer(self, request: pb.AddPeerRequest, context: Context) -> pb.AddPeerResponse:
         runtime, cluster = self._runtime, request.cluster

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import TypeAlias, TypeVar
 
 from google.protobuf.message import Message
@@ -19,6 +19,7 @@ from replica.core.storage import DamagedRow, Transaction
 from replica.server.guard import status_of
 from replica.server.healing import Healer
 from replica.server.runtime import Runtime
+from replica.server.watching import watch
 from replica.wire import memory_pb2 as pb
 from replica.wire.answers import (
     entry_message,
@@ -182,6 +183,11 @@ class MemoryService(MemoryServicer):
         page = names.names()
         repos = [pb.RepoCount(repo_id=each.name, live=each.live) for each in page.counts]
         return pb.ListReposResponse(repos=repos, next_page_token=page.next_page_token)
+
+    async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchResponse]:
+        async with aclosing(watch(self._runtime, self._healer, request)) as responses:
+            async for response in responses:
+                yield response
 
 
 def _is_damage(outcome: Remembered | Exception) -> bool:

@@ -137,12 +137,16 @@ class Runtime:
 
     async def walk_at_once(self, walk: Walk) -> None:
         """Walk to the end over one state of the store, in a thread."""
+        await self.read_at_once(walk.run)
 
-        def run() -> None:
+    async def read_at_once(self, read: Callable[[Snapshot], _T]) -> _T:
+        """Read one state of the store, in a thread: what takes longer than the event loop can wait."""
+
+        def run() -> _T:
             with self.storage.snapshot() as snapshot:
-                walk.run(snapshot)
+                return read(snapshot)
 
-        await asyncio.to_thread(run)
+        return await asyncio.to_thread(run)
 
     async def close(self) -> None:
         """Commit what was submitted, and close the store."""

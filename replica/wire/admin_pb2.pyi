@@ -395,32 +395,84 @@ class GetDigestRequest(_message.Message):
 
     AT_MS_FIELD_NUMBER: _builtins.int
     REPO_ID_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    RANGES_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
+    NAME_UP_TO_FIELD_NUMBER: _builtins.int
     at_ms: _builtins.int
     """The moment as of which entries are live. Absent: now. To compare replicas ask all of them with one
     moment.
     """
     repo_id: _builtins.str
     """Absent: every repository."""
+    topic: _builtins.str
+    """Absent: all topics. Without `repo_id` refused."""
+    parts: _builtins.int
+    """Cut each range, at keys that are live here, into at most so many parts of about as many entries each; 0: 1.
+    At most 4096 parts of all ranges together.
+    """
+    name_up_to: _builtins.int
+    """Name the entries of each part that has no more than so many. At most 32768 in all parts together."""
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyRange]:
+        """Digest these ranges of the scope in place of the whole: in the order of keys, and none within another. At
+        most 1000.
+        """
+
     def __init__(
         self,
         *,
         at_ms: _builtins.int | None = ...,
         repo_id: _builtins.str | None = ...,
+        topic: _builtins.str | None = ...,
+        ranges: _abc.Iterable[Global___KeyRange] | None = ...,
+        parts: _builtins.int = ...,
+        name_up_to: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_ms", b"_at_ms", "_repo_id", b"_repo_id", "at_ms", b"at_ms", "repo_id", b"repo_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_ms", b"_at_ms", "_repo_id", b"_repo_id", "_topic", b"_topic", "at_ms", b"at_ms", "repo_id", b"repo_id", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_ms", b"_at_ms", "_repo_id", b"_repo_id", "at_ms", b"at_ms", "repo_id", b"repo_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_ms", b"_at_ms", "_repo_id", b"_repo_id", "_topic", b"_topic", "at_ms", b"at_ms", "name_up_to", b"name_up_to", "parts", b"parts", "ranges", b"ranges", "repo_id", b"repo_id", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_ms: _TypeAlias = _typing.Literal["at_ms"]  # noqa: Y015
     _WhichOneofArgType__at_ms: _TypeAlias = _typing.Literal["_at_ms", b"_at_ms"]  # noqa: Y015
     _WhichOneofReturnType__repo_id: _TypeAlias = _typing.Literal["repo_id"]  # noqa: Y015
     _WhichOneofArgType__repo_id: _TypeAlias = _typing.Literal["_repo_id", b"_repo_id"]  # noqa: Y015
+    _WhichOneofReturnType__topic: _TypeAlias = _typing.Literal["topic"]  # noqa: Y015
+    _WhichOneofArgType__topic: _TypeAlias = _typing.Literal["_topic", b"_topic"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__at_ms) -> _WhichOneofReturnType__at_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__repo_id) -> _WhichOneofReturnType__repo_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__topic) -> _WhichOneofReturnType__topic | None: ...
 
 Global___GetDigestRequest: _TypeAlias = GetDigestRequest  # noqa: Y015
+
+@_typing.final
+class KeyRange(_message.Message):
+    """The keys of a scope from `start` on and before `stop`, in the byte order of unescaped components."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
+    start: _builtins.str
+    """A key. Empty: from the first one on."""
+    stop: _builtins.str
+    """A key. Empty: to the last one."""
+    def __init__(
+        self,
+        *,
+        start: _builtins.str = ...,
+        stop: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["start", b"start", "stop", b"stop"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyRange: _TypeAlias = KeyRange  # noqa: Y015
 
 @_typing.final
 class GetDigestResponse(_message.Message):
@@ -429,26 +481,100 @@ class GetDigestResponse(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     LIVE_FIELD_NUMBER: _builtins.int
     AT_MS_FIELD_NUMBER: _builtins.int
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
     digest: _builtins.bytes
-    """32 bytes."""
+    """32 bytes. Empty where ranges were asked for."""
     live: _builtins.int
-    """Entries live at that moment."""
+    """Entries live at that moment, in all that was asked for."""
     at_ms: _builtins.int
     """The moment."""
+    cluster: _builtins.str
+    """The cluster that this replica serves."""
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartDigest]:
+        """Of each range its parts, in the order of keys."""
+
     def __init__(
         self,
         *,
         digest: _builtins.bytes = ...,
         live: _builtins.int = ...,
         at_ms: _builtins.int = ...,
+        cluster: _builtins.str = ...,
+        parts: _abc.Iterable[Global___PartDigest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "digest", b"digest", "live", b"live"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "cluster", b"cluster", "digest", b"digest", "live", b"live", "parts", b"parts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetDigestResponse: _TypeAlias = GetDigestResponse  # noqa: Y015
+
+@_typing.final
+class PartDigest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RANGE_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    LIVE_FIELD_NUMBER: _builtins.int
+    DAMAGED_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    digest: _builtins.bytes
+    """32 bytes."""
+    live: _builtins.int
+    """Entries live at that moment."""
+    damaged: _builtins.int
+    """Rows that cannot be read. A digest covers them as such, so that it agrees with that of no healthy replica."""
+    @_builtins.property
+    def range(self) -> Global___KeyRange: ...
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryDigest]:
+        """With `name_up_to`, of a part that has no more: every live entry and damaged row, by key."""
+
+    def __init__(
+        self,
+        *,
+        range: Global___KeyRange | None = ...,
+        digest: _builtins.bytes = ...,
+        live: _builtins.int = ...,
+        damaged: _builtins.int = ...,
+        entries: _abc.Iterable[Global___EntryDigest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["range", b"range"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "digest", b"digest", "entries", b"entries", "live", b"live", "range", b"range"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartDigest: _TypeAlias = PartDigest  # noqa: Y015
+
+@_typing.final
+class EntryDigest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    DAMAGED_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    digest: _builtins.bytes
+    """32 bytes."""
+    damaged: _builtins.bool
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        digest: _builtins.bytes = ...,
+        damaged: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "digest", b"digest", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EntryDigest: _TypeAlias = EntryDigest  # noqa: Y015
 
 @_typing.final
 class AddPeerRequest(_message.Message):

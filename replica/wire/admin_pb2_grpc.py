@@ -74,8 +74,11 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetDigest(self, request, context):
-        """A digest of the live entries. Equal digests of the same scope at the same `at_ms`: the replicas hold the
-        same entries. Distinct from the fingerprints that replication compares.
+        """A digest of the live entries, whole or by ranges of keys. Equal digests of the same scope or range at the
+        same `at_ms`: the replicas hold the same entries. Distinct from the fingerprints that replication compares.
+
+        To find where replicas differ, have one cut a range into parts, ask the others for the digests of the same
+        parts, and go on with those that differ.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

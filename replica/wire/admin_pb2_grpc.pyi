@@ -36,8 +36,11 @@ class AdminStub:
     GetStatus: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetStatusRequest, _admin_pb2.GetStatusResponse]
     """How the replica is, and how it sees its peers."""
     GetDigest: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetDigestRequest, _admin_pb2.GetDigestResponse]
-    """A digest of the live entries. Equal digests of the same scope at the same `at_ms`: the replicas hold the
-    same entries. Distinct from the fingerprints that replication compares.
+    """A digest of the live entries, whole or by ranges of keys. Equal digests of the same scope or range at the
+    same `at_ms`: the replicas hold the same entries. Distinct from the fingerprints that replication compares.
+
+    To find where replicas differ, have one cut a range into parts, ask the others for the digests of the same
+    parts, and go on with those that differ.
     """
     AddPeer: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AddPeerRequest, _admin_pb2.AddPeerResponse]
     """Starts replicating from a peer, now and after every restart. The peer has to be told of this replica
@@ -65,8 +68,11 @@ class AdminAsyncStub(AdminStub):
     GetStatus: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetStatusRequest, _admin_pb2.GetStatusResponse]  # type: ignore[assignment]
     """How the replica is, and how it sees its peers."""
     GetDigest: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetDigestRequest, _admin_pb2.GetDigestResponse]  # type: ignore[assignment]
-    """A digest of the live entries. Equal digests of the same scope at the same `at_ms`: the replicas hold the
-    same entries. Distinct from the fingerprints that replication compares.
+    """A digest of the live entries, whole or by ranges of keys. Equal digests of the same scope or range at the
+    same `at_ms`: the replicas hold the same entries. Distinct from the fingerprints that replication compares.
+
+    To find where replicas differ, have one cut a range into parts, ask the others for the digests of the same
+    parts, and go on with those that differ.
     """
     AddPeer: _aio.UnaryUnaryMultiCallable[_admin_pb2.AddPeerRequest, _admin_pb2.AddPeerResponse]  # type: ignore[assignment]
     """Starts replicating from a peer, now and after every restart. The peer has to be told of this replica
@@ -103,8 +109,11 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.GetDigestRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.GetDigestResponse, _abc.Awaitable[_admin_pb2.GetDigestResponse]]:
-        """A digest of the live entries. Equal digests of the same scope at the same `at_ms`: the replicas hold the
-        same entries. Distinct from the fingerprints that replication compares.
+        """A digest of the live entries, whole or by ranges of keys. Equal digests of the same scope or range at the
+        same `at_ms`: the replicas hold the same entries. Distinct from the fingerprints that replication compares.
+
+        To find where replicas differ, have one cut a range into parts, ask the others for the digests of the same
+        parts, and go on with those that differ.
         """
 
     @_abc_1.abstractmethod

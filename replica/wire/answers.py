@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from crdt.dot import Millis
+from crdt.key import EntryKey
 from replica.core.commands import Links
 from replica.core.entry import Entry, FieldHistory, FieldValue, History
 from replica.core.results import Forgotten, Remembered, Updated
+from replica.core.watch import Event, Lapsed, Position, Put, position_token
 from replica.wire import memory_pb2 as pb
 
-__all__ = ["entry_message", "forgotten_message", "history_message", "remembered_message", "updated_message"]
+__all__ = [
+    "entry_message",
+    "forgotten_message",
+    "history_message",
+    "progress_message",
+    "remembered_message",
+    "updated_message",
+    "watch_event_message",
+]
 
 
 def remembered_message(result: Remembered) -> pb.RememberResponse:
@@ -116,4 +127,29 @@ def history_message(history: History) -> pb.HistoryResponse:
         version=history.version,
         fields=map(_field, history.fields),
         undecodable=history.undecodable,
+    )
+
+
+def _removal(key: EntryKey, expires_at: Millis | None) -> pb.Removal:
+    return pb.Removal(key=str(key), repo_id=key.repo_id, topic=key.topic, id=key.id, expires_at_ms=expires_at)
+
+
+def watch_event_message(scope: bytes, event: Event) -> pb.WatchEvent:
+    """What happened, with the token that goes on behind it."""
+    message = pb.WatchEvent(resume_token=position_token(scope, event.position))
+    match event.happened:
+        case Put(entry):
+            message.put.CopyFrom(entry_message(entry))
+        case Lapsed(key, expires_at):
+            message.lapsed.CopyFrom(_removal(key, expires_at))
+        case forgotten:
+            message.forgotten.CopyFrom(_removal(forgotten.key, None))
+    return message
+
+
+def progress_message(scope: bytes, position: Position, at: Millis, caught_up: bool) -> pb.WatchEvent:
+    """How far a watch is, with the token that goes on from there."""
+    return pb.WatchEvent(
+        resume_token=position_token(scope, position),
+        progress=pb.Progress(at_ms=at, caught_up=caught_up),
     )

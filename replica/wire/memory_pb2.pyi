@@ -1124,3 +1124,178 @@ class ForgetResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_at_ms) -> _WhichOneofReturnType__expires_at_ms | None: ...
 
 Global___ForgetResponse: _TypeAlias = ForgetResponse  # noqa: Y015
+
+@_typing.final
+class WatchRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPO_ID_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    INITIAL_STATE_FIELD_NUMBER: _builtins.int
+    PROGRESS_SECONDS_FIELD_NUMBER: _builtins.int
+    repo_id: _builtins.str
+    """Absent: every repository."""
+    topic: _builtins.str
+    """Absent: all topics. Without `repo_id` refused."""
+    resume_token: _builtins.str
+    """Go on behind this event. Of another `repo_id` and `topic`: INVALID_ARGUMENT. Empty: from now."""
+    initial_state: _builtins.bool
+    """Begin with what is live: each entry as a `put`, in the order of keys, then `progress` that is caught up.
+    With a `resume_token` of no effect: that of an event in the initial state goes on within it.
+    """
+    progress_seconds: _builtins.float
+    """After so many seconds without an event comes `progress`: positive and finite, at least 0.1; absent: 10."""
+    def __init__(
+        self,
+        *,
+        repo_id: _builtins.str | None = ...,
+        topic: _builtins.str | None = ...,
+        resume_token: _builtins.str = ...,
+        initial_state: _builtins.bool = ...,
+        progress_seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_progress_seconds", b"_progress_seconds", "_repo_id", b"_repo_id", "_topic", b"_topic", "progress_seconds", b"progress_seconds", "repo_id", b"repo_id", "topic", b"topic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_progress_seconds", b"_progress_seconds", "_repo_id", b"_repo_id", "_topic", b"_topic", "initial_state", b"initial_state", "progress_seconds", b"progress_seconds", "repo_id", b"repo_id", "resume_token", b"resume_token", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__progress_seconds: _TypeAlias = _typing.Literal["progress_seconds"]  # noqa: Y015
+    _WhichOneofArgType__progress_seconds: _TypeAlias = _typing.Literal["_progress_seconds", b"_progress_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__repo_id: _TypeAlias = _typing.Literal["repo_id"]  # noqa: Y015
+    _WhichOneofArgType__repo_id: _TypeAlias = _typing.Literal["_repo_id", b"_repo_id"]  # noqa: Y015
+    _WhichOneofReturnType__topic: _TypeAlias = _typing.Literal["topic"]  # noqa: Y015
+    _WhichOneofArgType__topic: _TypeAlias = _typing.Literal["_topic", b"_topic"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__progress_seconds) -> _WhichOneofReturnType__progress_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__repo_id) -> _WhichOneofReturnType__repo_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__topic) -> _WhichOneofReturnType__topic | None: ...
+
+Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
+
+@_typing.final
+class WatchResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___WatchEvent]: ...
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___WatchEvent] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
+
+@_typing.final
+class WatchEvent(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    PUT_FIELD_NUMBER: _builtins.int
+    FORGOTTEN_FIELD_NUMBER: _builtins.int
+    LAPSED_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    resume_token: _builtins.str
+    """Goes on behind this event."""
+    @_builtins.property
+    def put(self) -> Global___Entry:
+        """An entry as it is now: new, changed, or found in the initial state."""
+
+    @_builtins.property
+    def forgotten(self) -> Global___Removal:
+        """An entry was forgotten, or what a forget removed was never told to this reader."""
+
+    @_builtins.property
+    def lapsed(self) -> Global___Removal:
+        """An entry has reached its expiry."""
+
+    @_builtins.property
+    def progress(self) -> Global___Progress: ...
+    def __init__(
+        self,
+        *,
+        resume_token: _builtins.str = ...,
+        put: Global___Entry | None = ...,
+        forgotten: Global___Removal | None = ...,
+        lapsed: Global___Removal | None = ...,
+        progress: Global___Progress | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "forgotten", b"forgotten", "lapsed", b"lapsed", "progress", b"progress", "put", b"put"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "forgotten", b"forgotten", "lapsed", b"lapsed", "progress", b"progress", "put", b"put", "resume_token", b"resume_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["put", "forgotten", "lapsed", "progress"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___WatchEvent: _TypeAlias = WatchEvent  # noqa: Y015
+
+@_typing.final
+class Removal(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    REPO_ID_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    repo_id: _builtins.str
+    topic: _builtins.str
+    id: _builtins.str
+    expires_at_ms: _builtins.int
+    """Of a lapse: the expiry."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        repo_id: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        id: _builtins.str = ...,
+        expires_at_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_at_ms", b"_expires_at_ms", "expires_at_ms", b"expires_at_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_at_ms", b"_expires_at_ms", "expires_at_ms", b"expires_at_ms", "id", b"id", "key", b"key", "repo_id", b"repo_id", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expires_at_ms: _TypeAlias = _typing.Literal["expires_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__expires_at_ms: _TypeAlias = _typing.Literal["_expires_at_ms", b"_expires_at_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_at_ms) -> _WhichOneofReturnType__expires_at_ms | None: ...
+
+Global___Removal: _TypeAlias = Removal  # noqa: Y015
+
+@_typing.final
+class Progress(_message.Message):
+    """How far the stream is, as soon as it has caught up for the first time (with the initial state, if that was
+    asked for), and whenever nothing else was to be told for `progress_seconds`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_MS_FIELD_NUMBER: _builtins.int
+    CAUGHT_UP_FIELD_NUMBER: _builtins.int
+    at_ms: _builtins.int
+    """By this replica's clock."""
+    caught_up: _builtins.bool
+    """Everything up to that moment has been told. If not, more is on the way."""
+    def __init__(
+        self,
+        *,
+        at_ms: _builtins.int = ...,
+        caught_up: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "caught_up", b"caught_up"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Progress: _TypeAlias = Progress  # noqa: Y015

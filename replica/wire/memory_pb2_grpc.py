@@ -86,6 +86,11 @@ class MemoryStub:
                 request_serializer=ricordo_dot_v1_dot_memory__pb2.ForgetRequest.SerializeToString,
                 response_deserializer=ricordo_dot_v1_dot_memory__pb2.ForgetResponse.FromString,
                 _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/ricordo.v1.Memory/Watch',
+                request_serializer=ricordo_dot_v1_dot_memory__pb2.WatchRequest.SerializeToString,
+                response_deserializer=ricordo_dot_v1_dot_memory__pb2.WatchResponse.FromString,
+                _registered_method=True)
 
 
 class MemoryServicer:
@@ -184,6 +189,27 @@ class MemoryServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Watch(self, request, context):
+        """What changes, for as long as the caller listens: entries that are put, forgotten, or lapse at their
+        expiry. Events are in the order of the replica's change log and may be folded into a copy: `put` replaces,
+        `forgotten` and `lapsed` remove. Each event carries the token with which a later Watch goes on behind it:
+        nothing is missed and nothing comes twice, whatever broke the stream off.
+
+        What is told of a key is how it stands when the stream gets to it. What stood there in between, while the
+        reader was slow or away, is not told: of many writes the last, of an entry that lapsed and was made anew
+        only the new one. A lapse is told at the very millisecond by this replica's clock, once for each expiry
+        that takes effect; an entry that was given a later expiry before does not lapse. Where the clock is set
+        back, what had lapsed and lives again is put again.
+
+        A slow reader slows its own stream only; nothing is queued for it.
+
+        OUT_OF_RANGE: the token is of another store, or so old that a purge has removed what happened since. Watch
+        anew with `initial_state`, and take what it puts for the whole truth.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MemoryServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -236,6 +262,11 @@ def add_MemoryServicer_to_server(servicer, server):
                     servicer.Forget,
                     request_deserializer=ricordo_dot_v1_dot_memory__pb2.ForgetRequest.FromString,
                     response_serializer=ricordo_dot_v1_dot_memory__pb2.ForgetResponse.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=ricordo_dot_v1_dot_memory__pb2.WatchRequest.FromString,
+                    response_serializer=ricordo_dot_v1_dot_memory__pb2.WatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -510,6 +541,33 @@ class Memory:
             '/ricordo.v1.Memory/Forget',
             ricordo_dot_v1_dot_memory__pb2.ForgetRequest.SerializeToString,
             ricordo_dot_v1_dot_memory__pb2.ForgetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/ricordo.v1.Memory/Watch',
+            ricordo_dot_v1_dot_memory__pb2.WatchRequest.SerializeToString,
+            ricordo_dot_v1_dot_memory__pb2.WatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -120,6 +120,23 @@ class MemoryStub:
 
     FAILED_PRECONDITION: as for Remember.
     """
+    Watch: _grpc.UnaryStreamMultiCallable[_memory_pb2.WatchRequest, _memory_pb2.WatchResponse]
+    """What changes, for as long as the caller listens: entries that are put, forgotten, or lapse at their
+    expiry. Events are in the order of the replica's change log and may be folded into a copy: `put` replaces,
+    `forgotten` and `lapsed` remove. Each event carries the token with which a later Watch goes on behind it:
+    nothing is missed and nothing comes twice, whatever broke the stream off.
+
+    What is told of a key is how it stands when the stream gets to it. What stood there in between, while the
+    reader was slow or away, is not told: of many writes the last, of an entry that lapsed and was made anew
+    only the new one. A lapse is told at the very millisecond by this replica's clock, once for each expiry
+    that takes effect; an entry that was given a later expiry before does not lapse. Where the clock is set
+    back, what had lapsed and lives again is put again.
+
+    A slow reader slows its own stream only; nothing is queued for it.
+
+    OUT_OF_RANGE: the token is of another store, or so old that a purge has removed what happened since. Watch
+    anew with `initial_state`, and take what it puts for the whole truth.
+    """
 
 @_typing.type_check_only
 class MemoryAsyncStub(MemoryStub):
@@ -176,6 +193,23 @@ class MemoryAsyncStub(MemoryStub):
     """Removes an entry: at once, everywhere the write arrives; or, with `lapse`, by giving it an expiry.
 
     FAILED_PRECONDITION: as for Remember.
+    """
+    Watch: _aio.UnaryStreamMultiCallable[_memory_pb2.WatchRequest, _memory_pb2.WatchResponse]  # type: ignore[assignment]
+    """What changes, for as long as the caller listens: entries that are put, forgotten, or lapse at their
+    expiry. Events are in the order of the replica's change log and may be folded into a copy: `put` replaces,
+    `forgotten` and `lapsed` remove. Each event carries the token with which a later Watch goes on behind it:
+    nothing is missed and nothing comes twice, whatever broke the stream off.
+
+    What is told of a key is how it stands when the stream gets to it. What stood there in between, while the
+    reader was slow or away, is not told: of many writes the last, of an entry that lapsed and was made anew
+    only the new one. A lapse is told at the very millisecond by this replica's clock, once for each expiry
+    that takes effect; an entry that was given a later expiry before does not lapse. Where the clock is set
+    back, what had lapsed and lives again is put again.
+
+    A slow reader slows its own stream only; nothing is queued for it.
+
+    OUT_OF_RANGE: the token is of another store, or so old that a purge has removed what happened since. Watch
+    anew with `initial_state`, and take what it puts for the whole truth.
     """
 
 class MemoryServicer(metaclass=_abc_1.ABCMeta):
@@ -290,6 +324,29 @@ class MemoryServicer(metaclass=_abc_1.ABCMeta):
         """Removes an entry: at once, everywhere the write arrives; or, with `lapse`, by giving it an expiry.
 
         FAILED_PRECONDITION: as for Remember.
+        """
+
+    @_abc_1.abstractmethod
+    def Watch(
+        self,
+        request: _memory_pb2.WatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_memory_pb2.WatchResponse], _abc.AsyncIterator[_memory_pb2.WatchResponse]]:
+        """What changes, for as long as the caller listens: entries that are put, forgotten, or lapse at their
+        expiry. Events are in the order of the replica's change log and may be folded into a copy: `put` replaces,
+        `forgotten` and `lapsed` remove. Each event carries the token with which a later Watch goes on behind it:
+        nothing is missed and nothing comes twice, whatever broke the stream off.
+
+        What is told of a key is how it stands when the stream gets to it. What stood there in between, while the
+        reader was slow or away, is not told: of many writes the last, of an entry that lapsed and was made anew
+        only the new one. A lapse is told at the very millisecond by this replica's clock, once for each expiry
+        that takes effect; an entry that was given a later expiry before does not lapse. Where the clock is set
+        back, what had lapsed and lives again is put again.
+
+        A slow reader slows its own stream only; nothing is queued for it.
+
+        OUT_OF_RANGE: the token is of another store, or so old that a purge has removed what happened since. Watch
+        anew with `initial_state`, and take what it puts for the whole truth.
         """
 
 def add_MemoryServicer_to_server(servicer: MemoryServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

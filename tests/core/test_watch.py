@@ -19,6 +19,7 @@ from replica.core.identity import begin_anew, begin_store
 from replica.core.limits import Limits
 from replica.core.paging import make_token
 from replica.core.rows import Due, changes_after, expiries, registers, tombstones
+from replica.core.scope import check_scope
 from replica.core.storage import DamagedRow, Storage
 from replica.core.vanishing import drop_register
 from replica.core.watch import (
@@ -33,11 +34,10 @@ from replica.core.watch import (
     begin,
     position_token,
     read_position,
-    watch_scope,
 )
 from tests.core.one_replica import START, Replica, sibling
 
-EVERYTHING = watch_scope(None, None)
+EVERYTHING = check_scope(None, None)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_what_lapsed_lives_again_when_the_clock_is_set_back(replica: Replica) ->
 
 
 def test_a_scope_ends_at_its_component(replica: Replica) -> None:
-    scopes = [watch_scope("r", "svc"), watch_scope("r", None), watch_scope(None, None)]
+    scopes = [check_scope("r", "svc"), check_scope("r", None), check_scope(None, None)]
     positions = [start(replica, scope) for scope in scopes]
     remember(replica, "a", topic="svc")
     remember(replica, "b", topic="svc-api")
@@ -253,7 +253,7 @@ def test_a_step_holds_no_more_than_an_answer_may(replica: Replica) -> None:
 
 
 def test_a_token_names_a_position_in_one_scope(replica: Replica) -> None:
-    scope, other = watch_scope("r", None), watch_scope("r2", None)
+    scope, other = check_scope("r", None), check_scope("r2", None)
     for initial_state in (False, True):
         position = start(replica, scope, initial_state=initial_state)
         token = position_token(scope, position)
@@ -273,7 +273,7 @@ def test_a_token_that_was_made_up_is_refused(body: bytes) -> None:
 
 def test_a_topic_needs_its_repository() -> None:
     with pytest.raises(Refused) as caught:
-        watch_scope(None, "t")
+        check_scope(None, "t")
     assert (caught.value.code, caught.value.field) == (Code.INVALID_ARGUMENT, "repo_id")
 
 
@@ -373,7 +373,7 @@ def test_a_damaged_row_that_vanishes_ends_every_watch(replica: Replica) -> None:
 
 
 IDS = st.sampled_from([EntryKey(repo, topic, id) for repo in "rs" for topic in ("t", "u") for id in "ab"])
-SCOPES = [watch_scope(None, None), watch_scope("r", None), watch_scope("s", "u")]
+SCOPES = [check_scope(None, None), check_scope("r", None), check_scope("s", "u")]
 
 
 @dataclass
