@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 
 from crdt.codec import Undecodable, decode_record
 from crdt.dot import Millis
@@ -16,6 +17,12 @@ from crdt.record import Record, join_records
 from crdt.register import Register, Sibling
 
 __all__ = ["Folded", "fold", "read_record", "version"]
+
+
+_SMALL = 4096
+"""Bytes up to which a payload, once decoded, is kept for the next fold of it."""
+
+_decode_small = lru_cache(maxsize=1024)(decode_record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +38,9 @@ class Folded:
 
 def read_record(sibling: Sibling) -> Record | None:
     """The record in a sibling's payload; none when it does not decode."""
+    payload = sibling.payload
     try:
-        return decode_record(sibling.payload)
+        return _decode_small(payload) if len(payload) <= _SMALL else decode_record(payload)
     except Undecodable:
         return None
 

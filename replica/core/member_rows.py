@@ -141,7 +141,9 @@ def _read_stated(incarnation: bytes, clock: bytes, knows: tuple[tuple[str, bytes
     )
 
 
+@lru_cache(maxsize=1024)
 def _decode(key: bytes, frame: bytes) -> Member:
+    """Cached: every message reads members, and few of their rows have moved."""
     try:
         body = open_frame(key, frame)
     except Damaged:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgpack
 
@@ -65,6 +66,9 @@ StoreId = bytes
 
 _SEQUENCE = b"sequence"
 
+_SMALL = 4096
+"""Bytes up to which a register row, once decoded, is kept for whoever reads it next."""
+
 
 def _u64(number: int) -> bytes:
     return number.to_bytes(8, "big")
@@ -113,11 +117,18 @@ class _RegisterRow:
 
 
 def _decode_register_row(key: bytes, frame: bytes) -> _RegisterRow:
+    return (_read_small_row if len(frame) <= _SMALL else _read_row)(key, frame)
+
+
+def _read_row(key: bytes, frame: bytes) -> _RegisterRow:
     body = _open(Table.REGISTERS, key, frame)
     try:
         return _RegisterRow(int.from_bytes(body[:8], "big"), decode_register(body[8:]))
     except Undecodable:
         raise DamagedRow(Table.REGISTERS, key) from None
+
+
+_read_small_row = lru_cache(maxsize=1024)(_read_row)
 
 
 def get_register(snapshot: Snapshot, key: EntryKey) -> Register:
@@ -264,15 +275,18 @@ def _key_actor(key: bytes) -> Actor:
     return Actor(key[:-17].decode(), Incarnation(key[-16:]))
 
 
+@lru_cache(maxsize=1024)
+def _decode_clock_row(key: bytes, frame: bytes) -> tuple[Actor, Runs]:
+    """Cached: every message reads the whole clock, and few of its rows have moved."""
+    try:
+        return _key_actor(key), decode_runs(_open(Table.CLOCK, key, frame))
+    except Undecodable:
+        raise DamagedRow(Table.CLOCK, key) from None
+
+
 def get_clock(snapshot: Snapshot) -> Clock:
     """The dots this store has seen. Raises DamagedRow."""
-    runs: dict[Actor, Runs] = {}
-    for key, frame in snapshot.items(Table.CLOCK):
-        try:
-            runs[_key_actor(key)] = decode_runs(_open(Table.CLOCK, key, frame))
-        except Undecodable:
-            raise DamagedRow(Table.CLOCK, key) from None
-    return Clock(runs)
+    return Clock(dict(_decode_clock_row(key, frame) for key, frame in snapshot.items(Table.CLOCK)))
 
 
 def get_runs(snapshot: Snapshot, actor: Actor) -> Runs:

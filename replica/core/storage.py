@@ -73,6 +73,9 @@ class Table(enum.Enum):
     REQUEST_TIMES = "request_times"
     """8-byte big-endian ms, then the request id → empty."""
 
+    # The one of `Enum` is a call of Python; every access to a store hashes a table.
+    __hash__ = object.__hash__
+
 
 class Snapshot(Protocol):
     """One state of the whole store, which stays as it is while it is held.
