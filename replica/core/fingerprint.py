@@ -107,6 +107,8 @@ def register_moved(transaction: Transaction, key: bytes, before: bytes | None, a
 
     The registers table holds the new state already.
     """
+    if before == after:
+        return
     delta = (0 if after is None else _hash(key, after)) - (0 if before is None else _hash(key, before))
     cut = _cut_level(key)
     for level in range(1, LEVELS + 1):
