@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt.dot import Millis
@@ -50,6 +50,7 @@ def test_so_does_a_row_that_nobody_can_read(replica: Replica) -> None:
     assert drop(replica).latest_since(0) == NEVER
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=60))
 def test_the_latest_expiry_since_any_moment_is_kept(ttls: list[int]) -> None:
     """Exactly, while few follow one another in descending order; with more, none that is too early."""
