@@ -56,7 +56,7 @@ class Tour:
 
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RICORDO_")}
-        own = {"COLUMNS": "90", "TERM": "xterm", "NO_COLOR": "1", "XDG_CONFIG_HOME": str(self._folder)}
+        own = {"COLUMNS": "100", "TERM": "xterm", "NO_COLOR": "1", "XDG_CONFIG_HOME": str(self._folder)}
         listening = self._addresses.get(DEFAULT["--listen"])
         return kept | own | ({"RICORDO_ADDRESS": listening} if listening else {})
 
@@ -90,7 +90,10 @@ class Tour:
         self._serving.append(process)
         said = ""
         while "stops it" not in said:
-            said += os.read(terminal, 4096).decode()
+            try:
+                said += os.read(terminal, 4096).decode()
+            except OSError:
+                pytest.fail(f"$ {command.line}\n{said}")
         threading.Thread(target=_drain, args=(terminal,), daemon=True).start()
         bound = re.findall(r"127\.0\.0\.1:\d+", said)
         self._addresses |= dict(zip(shown.values(), bound, strict=False))
@@ -167,7 +170,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [*COMMAND, *words], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     )
     assert process.stdout is not None
-    yield json.loads(process.stdout.readline())["listen"]
+    announced = process.stdout.readline()
+    assert announced, "it did not start"
+    yield json.loads(announced)["listen"]
     process.terminate()
     assert process.wait(30) == 0
     process.stdout.close()
