@@ -105,11 +105,12 @@ def join(local: Register, remote: Register, local_clock: Clock, remote_clock: Cl
             kept[dot] = sibling
     for dot, sibling in theirs.items():
         own = mine.get(dot)
-        if own is not None and own != sibling:
+        if own is None:
+            if not local_clock.has(dot):
+                kept[dot] = sibling
+        elif own != sibling:
             faults.append(dot)
             kept[dot] = max(own, sibling, key=_weight)
-        elif own is not None or not local_clock.has(dot):
-            kept[dot] = sibling
     superseded = [
         dot for dot in kept if any(covers(by.context, dot) for by in kept.values() if by.dot != dot)
     ]
