@@ -263,6 +263,23 @@ class Stream:
         message = self.down.pop(0)
         return self.consumer_does(self.pulling.receive(message, self.consumer.now))
 
+    def run_open(self) -> None:
+        """Let messages flow until nobody has anything to say, and leave the stream open."""
+        for _ in range(10_000):
+            self.poll()
+            if self.up:
+                self.deliver_up()
+            elif self.down:
+                self.deliver_down()
+            else:
+                return
+
+    def beat(self) -> None:
+        """Let the time of the next heartbeat come, and everything flow that it brings."""
+        due = max(self.pulling.deadline() - self.consumer.skew, self.serving.deadline() - self.supplier.skew)
+        self.consumer.world.now = Millis(max(due, self.consumer.world.now))
+        self.run_open()
+
     def run(self, batches: int | None = None, *, beats: int = 0) -> int:
         """Let messages flow until nobody has anything to say, or so many batches or ranges were delivered.
 
