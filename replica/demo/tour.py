@@ -225,6 +225,22 @@ def forget(tour: Tour) -> None:
     narrator.run("ap", "recall", key, exits=3)
 
 
+def purge(tour: Tour) -> None:
+    """Tombstones go once everyone has seen them, and nothing returns."""
+    fleet, narrator = tour.fleet, tour.narrator
+    clients = [fleet[cluster].client for cluster in CLUSTERS]
+    narrator.say(
+        """What is left of a forgotten entry is a tombstone. A replica drops it once it knows that every
+        cluster has seen it: from time to time by itself, or when told to."""
+    )
+    narrator.run("us", "compact")
+    tour.until(
+        "no cluster holds a tombstone any more",
+        lambda: all(client.compact() and not client.get_status().counts.tombstones for client in clients),
+    )
+    tour.expect(tour.nowhere("repo/ricordo/mem/field-notes/from-us"), "and the entry is still gone")
+
+
 def compare(tour: Tour) -> None:
     """The last word: digests of one moment."""
     fleet, narrator = tour.fleet, tour.narrator
@@ -245,6 +261,7 @@ STEPS = (
     Step("A cluster cut off", cut_off),
     Step("An entry that lapses", lapse),
     Step("A forget", forget),
+    Step("No trace", purge),
     Step("The same everywhere", compare),
 )
 """In the order of the tour."""
