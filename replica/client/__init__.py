@@ -20,6 +20,9 @@
 
 With `AsyncClient` it is `async with`, `await memory.remember(…)` and `async for entry in memory.scan(…)`.
 
+`for event in memory.watch("api", initial_state=True)` gives what is live and then what changes, for as long
+as it runs; a later `memory.watch("api", resume_token=event.resume_token)` goes on behind an event.
+
 A call that gets no answer is made again until its deadline (`Retry`). That cannot write twice: each write
 carries one request id through all its attempts. `remember(…)` above is a call as a value, a `Call`; the rooms
 `memory` and `admin` have one function for each method, and a client's `run` runs what they build.
@@ -27,8 +30,9 @@ carries one request id through all its attempts. `remember(…)` above is a call
 
 from replica.client.aio import AsyncClient
 from replica.client.blocking import Client
-from replica.client.call import Call, Page, Pages
+from replica.client.call import Call, Feed, Page, Pages
 from replica.client.channel import DEFAULT_ADDRESS
+from replica.client.comparison import Difference, compare
 from replica.client.entries import (
     Entry,
     FieldHistory,
@@ -50,19 +54,25 @@ from replica.client.errors import (
     InternalError,
     InvalidArgumentError,
     NotFoundError,
+    OutOfRangeError,
     ResourceExhaustedError,
     RicordoError,
     UnavailableError,
 )
+from replica.client.events import EventKind, WatchEvent
 from replica.client.memory import Outcome, RememberCall, batches, remember
 from replica.client.retry import Retry
 from replica.client.status import (
     Compacted,
     Counts,
     Digest,
+    EntryDigest,
     HeldBy,
+    KeyRange,
+    PartDigest,
     PeerOrigin,
     PeerStatus,
+    RangeDigests,
     Status,
     Storage,
 )
@@ -78,9 +88,13 @@ __all__ = [
     "Counts",
     "DataLossError",
     "DeadlineExceededError",
+    "Difference",
     "Digest",
     "Entry",
+    "EntryDigest",
+    "EventKind",
     "FailedPreconditionError",
+    "Feed",
     "FieldHistory",
     "FieldValue",
     "ForgetMode",
@@ -89,12 +103,16 @@ __all__ = [
     "History",
     "InternalError",
     "InvalidArgumentError",
+    "KeyRange",
     "NotFoundError",
+    "OutOfRangeError",
     "Outcome",
     "Page",
     "Pages",
+    "PartDigest",
     "PeerOrigin",
     "PeerStatus",
+    "RangeDigests",
     "RememberCall",
     "Remembered",
     "RepoCount",
@@ -106,6 +124,8 @@ __all__ = [
     "TopicCount",
     "UnavailableError",
     "Updated",
+    "WatchEvent",
     "batches",
+    "compare",
     "remember",
 ]

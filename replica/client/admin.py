@@ -5,11 +5,13 @@ Errors are those of `proto/ricordo/v1/admin.proto`. Every call may be repeated.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from replica.client.call import Call, reader
-from replica.client.status import Compacted, Digest, Status
+from replica.client.status import Compacted, Digest, KeyRange, RangeDigests, Status
 from replica.wire import admin_pb2 as pb
 
-__all__ = ["add_peer", "compact", "get_digest", "get_status", "remove_peer"]
+__all__ = ["add_peer", "compact", "get_digest", "get_range_digests", "get_status", "remove_peer"]
 
 _SERVICE = "/ricordo.v1.Admin/"
 
@@ -19,12 +21,38 @@ def get_status() -> Call[pb.GetStatusRequest, Status]:
     return Call(_SERVICE + "GetStatus", pb.GetStatusRequest(), reader(pb.GetStatusResponse, Status.of))
 
 
-def get_digest(*, at_ms: int | None = None, repo_id: str | None = None) -> Call[pb.GetDigestRequest, Digest]:
-    """Ask for a digest of the entries live at a moment (now), in one repository (all of them). To compare
-    replicas, ask all with one moment.
+def get_digest(
+    *, at_ms: int | None = None, repo_id: str | None = None, topic: str | None = None
+) -> Call[pb.GetDigestRequest, Digest]:
+    """Ask for a digest of the entries live at a moment (now), in one topic or repository (all of them). To
+    compare replicas, ask all with one moment.
     """
-    request = pb.GetDigestRequest(at_ms=at_ms, repo_id=repo_id)
+    request = pb.GetDigestRequest(at_ms=at_ms, repo_id=repo_id, topic=topic)
     return Call(_SERVICE + "GetDigest", request, reader(pb.GetDigestResponse, Digest.of))
+
+
+def get_range_digests(
+    ranges: Iterable[KeyRange],
+    *,
+    parts: int = 1,
+    name_up_to: int = 0,
+    at_ms: int | None = None,
+    repo_id: str | None = None,
+    topic: str | None = None,
+) -> Call[pb.GetDigestRequest, RangeDigests]:
+    """Ask for the digests of ranges of keys, each cut into up to so many parts, and for the entries of those
+    parts that have no more than so many. :func:`replica.client.comparison.compare` finds with it where
+    replicas differ.
+    """
+    request = pb.GetDigestRequest(
+        at_ms=at_ms,
+        repo_id=repo_id,
+        topic=topic,
+        ranges=[pb.KeyRange(start=each.start, stop=each.stop) for each in ranges],
+        parts=parts,
+        name_up_to=name_up_to,
+    )
+    return Call(_SERVICE + "GetDigest", request, reader(pb.GetDigestResponse, RangeDigests.of))
 
 
 def add_peer(cluster: str, address: str) -> Call[pb.AddPeerRequest, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -14,8 +14,9 @@ from google.protobuf.message import Message
 
 from crdt.dot import Millis
 from replica.client import admin, memory
-from replica.client.call import Call, Pages, present
+from replica.client.call import Call, Feed, Pages, present
 from replica.client.channel import DEFAULT_ADDRESS, OPTIONS
+from replica.client.following import Following
 from replica.client.retry import Exchange, Retry
 
 __all__ = ["AsyncClient"]
@@ -55,6 +56,17 @@ def _iterator(
     return present(method, build, "AsyncClient", AsyncIterator)
 
 
+def _feed(
+    build: Callable[Given, Feed[Request, Item]],
+) -> Callable[Concatenate[AsyncClient, Given], AsyncGenerator[Item, None]]:
+    """A method that yields the items of a feed as they come."""
+
+    def method(self: AsyncClient, /, *given: Given.args, **named: Given.kwargs) -> AsyncGenerator[Item, None]:
+        return self.follow(build(*given, **named))
+
+    return present(method, build, "AsyncClient", AsyncGenerator)
+
+
 class AsyncClient:
     """An asyncio client of one replica. Make it and use it in one event loop; tasks may share it. Close it,
     or use it as an asynchronous context manager.
@@ -90,9 +102,11 @@ class AsyncClient:
     list_topics = _iterator(memory.list_topics)
     list_repos = _iterator(memory.list_repos)
     forget = _method(memory.forget)
+    watch = _feed(memory.watch)
 
     get_status = _method(admin.get_status)
     get_digest = _method(admin.get_digest)
+    get_range_digests = _method(admin.get_range_digests)
     add_peer = _method(admin.add_peer)
     remove_peer = _method(admin.remove_peer)
     compact = _method(admin.compact)
@@ -116,6 +130,27 @@ class AsyncClient:
                 await asyncio.sleep(exchange.failed(error, time.monotonic()))
             else:
                 return exchange.answered(response)
+
+    async def follow(
+        self, feed: Feed[Request, Item], *, retry: Retry | None = None
+    ) -> AsyncGenerator[Item, None]:
+        """Follow a feed, as :meth:`run` runs a call. To stop, close the iterator (`aclose`) or cancel the
+        task that waits for it.
+        """
+        following = Following(feed, retry or self._retry, self._random)
+        send: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(following.method)
+        while True:
+            responses = send(following.request)
+            try:
+                async for response in responses:
+                    for item in following.received(response):
+                        yield item
+                pause = following.ended(time.monotonic())
+            except grpc.RpcError as error:
+                pause = following.failed(error, time.monotonic())
+            finally:
+                responses.cancel()
+            await asyncio.sleep(pause)
 
     async def close(self) -> None:
         """Close the connection; calls in flight fail."""

@@ -13,8 +13,9 @@ from google.protobuf.message import Message
 
 from crdt.dot import Millis
 from replica.client import admin, memory
-from replica.client.call import Call, Pages, present
+from replica.client.call import Call, Feed, Pages, present
 from replica.client.channel import DEFAULT_ADDRESS, OPTIONS
+from replica.client.following import Following
 from replica.client.retry import Exchange, Retry
 
 __all__ = ["Client"]
@@ -52,6 +53,17 @@ def _iterator(
     return present(method, build, "Client", Iterator)
 
 
+def _feed(
+    build: Callable[Given, Feed[Request, Item]],
+) -> Callable[Concatenate[Client, Given], Iterator[Item]]:
+    """A method that yields the items of a feed as they come."""
+
+    def method(self: Client, /, *given: Given.args, **named: Given.kwargs) -> Iterator[Item]:
+        return self.follow(build(*given, **named))
+
+    return present(method, build, "Client", Iterator)
+
+
 class Client:
     """A blocking client of one replica. Threads may share it; close it, or use it as a context manager.
 
@@ -85,9 +97,11 @@ class Client:
     list_topics = _iterator(memory.list_topics)
     list_repos = _iterator(memory.list_repos)
     forget = _method(memory.forget)
+    watch = _feed(memory.watch)
 
     get_status = _method(admin.get_status)
     get_digest = _method(admin.get_digest)
+    get_range_digests = _method(admin.get_range_digests)
     add_peer = _method(admin.add_peer)
     remove_peer = _method(admin.remove_peer)
     compact = _method(admin.compact)
@@ -111,6 +125,22 @@ class Client:
                 time.sleep(exchange.failed(error, time.monotonic()))
             else:
                 return exchange.answered(response)
+
+    def follow(self, feed: Feed[Request, Item], *, retry: Retry | None = None) -> Iterator[Item]:
+        """Follow a feed, as :meth:`run` runs a call. To stop, close the iterator or leave it."""
+        following = Following(feed, retry or self._retry, self._random)
+        send: grpc.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(following.method)
+        while True:
+            responses = send(following.request)
+            try:
+                for response in responses:
+                    yield from following.received(response)
+                pause = following.ended(time.monotonic())
+            except grpc.RpcError as error:
+                pause = following.failed(error, time.monotonic())
+            finally:
+                responses.cancel()
+            time.sleep(pause)
 
     def close(self) -> None:
         """Close the connection; calls in flight fail."""

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar, get_args, get_type_hints
 
 from google.protobuf.message import Message
 
-__all__ = ["Call", "Page", "Pages", "present", "reader"]
+__all__ = ["Call", "Feed", "Page", "Pages", "present", "reader"]
 
 Request = TypeVar("Request", bound=Message, covariant=True)
 Response = TypeVar("Response", bound=Message)
@@ -48,6 +48,20 @@ class Pages(Generic[Request, Item]):
 
     page: Callable[[str], Call[Request, Page[Item]]]
     """From the token of the page before, or the empty one for the first page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed(Generic[Request, Item]):
+    """An answer that goes on. Clients yield its items, and ask for what follows where it breaks off."""
+
+    method: str
+    """The full name, such as `/ricordo.v1.Memory/Watch`."""
+    request: Callable[[str], Request]
+    """From the token of the last item, or the empty one for the beginning."""
+    read: Callable[[bytes], tuple[Item, ...]]
+    """Makes the items of an encoded response; raises protobuf's DecodeError where it is none."""
+    token: Callable[[Item], str]
+    """The token behind an item."""
 
 
 def reader(response: type[Response], of: Callable[[Response], Result]) -> Callable[[bytes], Result]:

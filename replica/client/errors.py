@@ -23,6 +23,7 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "NotFoundError",
+    "OutOfRangeError",
     "ResourceExhaustedError",
     "RicordoError",
     "UnavailableError",
@@ -88,6 +89,10 @@ class FailedPreconditionError(RicordoError):
     """The replica's state forbids the call: its clock is ahead, or a peer comes from its configuration."""
 
 
+class OutOfRangeError(RicordoError):
+    """What a watch has yet to tell is not known any more: watch anew, with the initial state."""
+
+
 class ResourceExhaustedError(RicordoError):
     """The disk or the store is full, or a message or an answer is too large."""
 
@@ -114,6 +119,7 @@ _BY_CODE: Mapping[grpc.StatusCode, type[RicordoError]] = {
     grpc.StatusCode.ALREADY_EXISTS: AlreadyExistsError,
     grpc.StatusCode.ABORTED: AbortedError,
     grpc.StatusCode.FAILED_PRECONDITION: FailedPreconditionError,
+    grpc.StatusCode.OUT_OF_RANGE: OutOfRangeError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhaustedError,
     grpc.StatusCode.UNAVAILABLE: UnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceededError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from replica.client.call import Call, Page, Pages, reader
+from replica.client.call import Call, Feed, Page, Pages, reader
 from replica.client.entries import (
     Entry,
     Forgotten,
@@ -19,6 +19,7 @@ from replica.client.entries import (
     Updated,
 )
 from replica.client.errors import RicordoError, from_status
+from replica.client.events import WatchEvent
 from replica.wire import memory_pb2 as pb
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "remember_many",
     "scan",
     "update",
+    "watch",
 ]
 
 BATCH_ENTRIES = 500
@@ -229,6 +231,41 @@ def forget(
     """
     request = pb.ForgetRequest(key=key, lapse=lapse, lapse_seconds=lapse_seconds, request_id=request_id)
     return Call(_SERVICE + "Forget", request, reader(pb.ForgetResponse, Forgotten.of))
+
+
+def watch(
+    repo_id: str | None = None,
+    topic: str | None = None,
+    *,
+    initial_state: bool = False,
+    resume_token: str = "",
+    progress_seconds: float | None = None,
+) -> Feed[pb.WatchRequest, WatchEvent]:
+    """Watch what changes, in one topic, one repository or everything: from now on; with `initial_state`,
+    first what is live; or from behind the event of a token.
+
+    Never ends by itself, and goes on behind the last event when the connection breaks. Of a slow reader or
+    one that was away not every change is told, but how things stand: events may be folded into a copy. Raises
+    OutOfRangeError where that cannot be told any more, and UnavailableError where the replica was not reached
+    for as long as a call may take; the token of the last event stays good.
+    """
+
+    def request(token: str) -> pb.WatchRequest:
+        return pb.WatchRequest(
+            repo_id=repo_id,
+            topic=topic,
+            resume_token=token or resume_token,
+            initial_state=initial_state,
+            progress_seconds=progress_seconds,
+        )
+
+    return Feed(
+        _SERVICE + "Watch", request, reader(pb.WatchResponse, _events), lambda event: event.resume_token
+    )
+
+
+def _events(response: pb.WatchResponse) -> tuple[WatchEvent, ...]:
+    return tuple(map(WatchEvent.of, response.events))
 
 
 def _links(links: Links | None) -> list[pb.Link]:

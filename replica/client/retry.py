@@ -24,12 +24,12 @@ from replica.client.errors import InternalError, from_rpc
 from replica.core.uuid7 import RANDOM_BYTES, uuid7
 from replica.wire.memory_pb2 import ForgetRequest, RememberManyRequest, RememberRequest, UpdateRequest
 
-__all__ = ["MAX_DEADLINE", "Exchange", "Retry", "identified"]
+__all__ = ["MAX_DEADLINE", "TRANSIENT", "Exchange", "Retry", "identified", "undecodable"]
 
 MAX_DEADLINE = 600.0
 """Seconds for which a replica remembers a request id: no call may be repeated later."""
 
-_TRANSIENT = frozenset(
+TRANSIENT = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -37,6 +37,7 @@ _TRANSIENT = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
+"""Codes after which the same may be asked again."""
 
 Result = TypeVar("Result")
 Write = RememberRequest | UpdateRequest | ForgetRequest
@@ -103,7 +104,7 @@ class Exchange(Generic[Result]):
         self._longest = min(self._longest, self._retry.max_delay)
         delay = self._random.uniform(0, self._longest)
         self._longest *= 2
-        if failure.code not in _TRANSIENT or now + delay >= self._ends:
+        if failure.code not in TRANSIENT or now + delay >= self._ends:
             raise failure from error
         return delay
 
@@ -112,11 +113,16 @@ class Exchange(Generic[Result]):
         try:
             return self._call.read(response)
         except DecodeError as error:
-            raise InternalError(
-                grpc.StatusCode.INTERNAL,
-                "the answer could not be decoded",
-                remedy="check that the address is that of a Ricordo replica",
-            ) from error
+            raise undecodable() from error
+
+
+def undecodable() -> InternalError:
+    """The failure of an answer that is none."""
+    return InternalError(
+        grpc.StatusCode.INTERNAL,
+        "the answer could not be decoded",
+        remedy="check that the address is that of a Ricordo replica",
+    )
 
 
 def identified(request: Message, wall: Millis, random: Random) -> Message:

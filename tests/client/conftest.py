@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Any, NoReturn
 
 import grpc
@@ -47,7 +48,8 @@ async def silence(context: Context) -> None:
 
 class ScriptedReplica(memory_pb2_grpc.MemoryServicer, admin_pb2_grpc.AdminServicer):
     """Answers as `answers` says by method, remembers what came, makes each request id's write once, and
-    has the next fault of `faults` befall each call after that.
+    has the next fault of `faults` befall each call after that. A call that streams its answer gets the next
+    of `streams`: messages and faults in their order.
     """
 
     def __init__(self) -> None:
@@ -56,6 +58,9 @@ class ScriptedReplica(memory_pb2_grpc.MemoryServicer, admin_pb2_grpc.AdminServic
         self.made: dict[str, memory_pb2.RememberResponse] = {}
         self.faults: deque[Fault] = deque()
         self.answers: dict[str, Callable[[Any], Message]] = {}
+        self.streams: deque[Sequence[Message | Fault]] = deque()
+        self.left = asyncio.Event()
+        """Set when a call that streamed its answer has ended."""
         self.silenced = asyncio.Event()
         """Set when a call has come and waits in a fault."""
 
@@ -93,12 +98,25 @@ def _handler(method: str) -> Callable[..., Awaitable[Message]]:
     return handle
 
 
+async def _stream(self: ScriptedReplica, request: Message, context: Context) -> AsyncIterator[Message]:
+    self.received.append(request)
+    try:
+        for step in self.streams.popleft():
+            if isinstance(step, Message):
+                yield step
+            else:
+                await step(context)
+    finally:
+        self.left.set()
+
+
 for _service in (
     memory_pb2.DESCRIPTOR.services_by_name["Memory"],
     admin_pb2.DESCRIPTOR.services_by_name["Admin"],
 ):
     for _method in _service.methods:
-        setattr(ScriptedReplica, _method.name, _handler(_method.name))
+        _streams = _method.server_streaming
+        setattr(ScriptedReplica, _method.name, _stream if _streams else _handler(_method.name))
 
 
 class Face:
@@ -117,6 +135,23 @@ class Face:
         if isinstance(self.client, AsyncClient):
             return [item async for item in items]
         return await asyncio.to_thread(list, items)
+
+    async def take(self, count: int, method: str, *given: object, **named: object) -> list[Any]:
+        """The first items of those that the method yields; then it is left."""
+        items = getattr(self.client, method)(*given, **named)
+        if isinstance(self.client, AsyncClient):
+            try:
+                return [await anext(items) for _ in range(count)]
+            finally:
+                await items.aclose()
+
+        def take() -> list[Any]:
+            try:
+                return list(islice(items, count))
+            finally:
+                items.close()
+
+        return await asyncio.to_thread(take)
 
 
 Faces = Callable[..., Face]
