@@ -25,7 +25,8 @@ $(READY): pyproject.toml constraints.txt
 		echo "Ricordo needs Python 3.11 or newer, and '$(PYTHON)' is not: $$($(PYTHON) --version 2>&1)." >&2; \
 		echo "Name another one: make PYTHON=/path/to/python3.11 setup" >&2; exit 1; }
 	@if [ "$$(cat $@ 2>/dev/null)" = "$(CURDIR)" ]; then rm -f $@; else $(PYTHON) -m venv --clear $(VENV); fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@echo "Installing into $(VENV): a minute or two, once."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@echo "$(CURDIR)" > $@
 
 protos: $(READY) ## generate replica/wire from proto/
