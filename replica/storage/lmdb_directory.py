@@ -27,6 +27,7 @@ __all__ = [
     "examine",
     "finish_store",
     "make_directory",
+    "unusable",
 ]
 
 IDENTITY_FILE = "ricordo-store.json"
@@ -59,7 +60,7 @@ def examine(directory: Path, *, create: bool) -> DirectoryState:
     try:
         state = _examine(directory)
     except OSError as error:
-        raise _unusable(directory, error) from error
+        raise unusable(directory, error) from error
     if state is not DirectoryState.STORE and not create:
         raise StoreRefused(str(directory), "there is no store here", "name the data directory of a replica")
     return state
@@ -77,7 +78,7 @@ def make_directory(directory: Path) -> None:
             place.mkdir(mode=0o700, exist_ok=True)
             _sync_directory(place.parent)
     except OSError as error:
-        raise _unusable(directory, error) from error
+        raise unusable(directory, error) from error
 
 
 def begin_store(directory: Path) -> None:
@@ -161,7 +162,8 @@ def _read_identity(path: Path) -> dict[str, object]:
     return content if isinstance(content, dict) else {}
 
 
-def _unusable(directory: Path, error: OSError) -> StoreRefused:
+def unusable(directory: Path, error: OSError) -> StoreRefused:
+    """The refusal that says what the system said about `directory`."""
     where = f" ({error.filename})" if error.filename else ""
     return StoreRefused(
         str(directory),

@@ -12,7 +12,7 @@ import errno
 import os
 import resource
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +34,7 @@ from replica.storage.lmdb_directory import (
     examine,
     finish_store,
     make_directory,
+    unusable,
 )
 from replica.storage.lmdb_errors import translated
 from replica.storage.lmdb_file import DATA_FILE, LOCK_FILE, REPLACE_STORE
@@ -110,33 +111,29 @@ class LmdbStorage:
         `patience` seconds for open snapshots to end. Raises StoreLocked if a process has the store open,
         and StoreRefused if it is damaged, not ours or not usable; then it is left exactly as it was.
         """
-        lock = None
         try:
-            lock = ProcessLock.find(directory)
-            state = examine(directory, create=create)
-            if lock is None:
-                make_directory(directory)
-                lock = ProcessLock.take(directory)
+            with ExitStack() as undo:
+                lock = ProcessLock.find(directory)
+                if lock is not None:
+                    undo.callback(lock.release)
                 state = examine(directory, create=create)
-            # Below this line the directory is ours, and changes are made.
-            lock.sign()
-            if state is not DirectoryState.STORE:
-                begin_store(directory)
-            mapped = _map_store(directory, map_size, map_limit)
-            if state is not DirectoryState.STORE:
-                finish_store(directory)
+                if lock is None:
+                    make_directory(directory)
+                    lock = ProcessLock.take(directory)
+                    undo.callback(lock.release)
+                    state = examine(directory, create=create)
+                # Below this line the directory is ours, and changes are made.
+                lock.sign()
+                if state is not DirectoryState.STORE:
+                    begin_store(directory)
+                mapped = _map_store(directory, map_size, map_limit)
+                undo.callback(mapped.environment.close)
+                if state is not DirectoryState.STORE:
+                    finish_store(directory)
+                undo.pop_all()
+                return cls(directory, lock, mapped, map_limit, patience)
         except OSError as error:
-            if lock is not None:
-                lock.release()
-            reason = f"it cannot be used: {error.strerror or error}"
-            raise StoreRefused(
-                str(directory), reason, "mend that, or choose another data directory"
-            ) from error
-        except BaseException:
-            if lock is not None:
-                lock.release()
-            raise
-        return cls(directory, lock, mapped, map_limit, patience)
+            raise unusable(directory, error) from error
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         return LmdbSnapshot(self._gate, self._current)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
@@ -247,6 +248,21 @@ def test_a_store_whose_making_was_interrupted_is_made_anew(
     assert {path.name for path in tmp_path.iterdir()} == {"data.mdb", "lock.mdb", "ricordo.lock", IDENTITY}
     store = LmdbStorage.open(tmp_path, create=False)
     assert rows(store) == [(b"a", b"A")]
+    store.close()
+
+
+def test_a_store_that_could_not_be_finished_is_made_when_it_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(directory: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lmdb_store, "finish_store", full)
+        with pytest.raises(StoreRefused, match="No space left"):
+            LmdbStorage.open(tmp_path)
+    store = LmdbStorage.open(tmp_path)
+    fill(store, b"a")
     store.close()
 
 
