@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from crdt.dot import Millis
 
-__all__ = ["Origin", "Peer", "PeerBook"]
+__all__ = ["Origin", "Peer", "PeerBook", "told"]
 
 
 _MOST = 1000
@@ -27,6 +27,11 @@ class Origin(enum.Enum):
     """While running, by AddPeer; also before the last restart."""
     CONSUMER_ONLY = enum.auto()
     """It pulls from here, and nobody said to pull from it."""
+
+
+def told(text: str) -> str:
+    """What a peer told, fit to be shown: in one line, without control characters, and not for ever."""
+    return "".join(part if part.isprintable() else "?" for part in " ".join(text.split()))[:500]
 
 
 @dataclass(slots=True)
@@ -74,7 +79,7 @@ class Peer:
 
     def failed(self, now: Millis, reason: str) -> None:
         """A stream with it ended, or was never made."""
-        self.last_error = reason
+        self.last_error = told(reason)
         self.last_error_at = now
 
 

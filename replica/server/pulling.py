@@ -13,7 +13,7 @@ from replica.core.session import Outcome
 from replica.logs import logger
 from replica.server.asking import connection
 from replica.server.fleet import Fleet
-from replica.server.peer_book import Peer
+from replica.server.peer_book import Peer, told
 from replica.server.peers import PullEnded
 from replica.server.runtime import Runtime
 from replica.server.stream import StreamBroken, drive
@@ -27,7 +27,7 @@ _log = logger()
 
 def _words(error: grpc.aio.AioRpcError) -> str:
     """What a broken call means, in one short line."""
-    details = " ".join((error.details() or "").split())[:300]
+    details = told(error.details() or "")
     match error.code():
         case grpc.StatusCode.UNAVAILABLE:
             return f"not available: {details}"
@@ -62,6 +62,9 @@ class Puller:
         async def messages() -> AsyncIterator[SupplierMessage]:
             try:
                 async for message in call:
+                    if message is None:
+                        # What gRPC makes of bytes that do not decode.
+                        raise ProtocolError("its message cannot be decoded")
                     peer.received(runtime.clock(), message.ByteSize())
                     yield from_supplier(message)
             except grpc.aio.AioRpcError as error:
@@ -84,7 +87,7 @@ class Puller:
                 peer.connected,
                 peer.verdict,
             ):
-                peer.verdict, peer.reason = session.verdict.kind.value, session.verdict.reason
+                peer.verdict, peer.reason = session.verdict.kind.value, told(session.verdict.reason)
                 peer.connected = session.welcomed
                 if session.welcomed:
                     _log.info("pulling", peer=peer.cluster, verdict=peer.verdict, reason=peer.reason)

@@ -5,6 +5,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
@@ -23,13 +24,14 @@ class Writers:
         self._name = name
         self.acknowledged: set[str] = set()
         self._enough = threading.Event()
+        self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._write, args=(at,)) for at in range(threads)]
         for thread in self._threads:
             thread.start()
 
     def _write(self, at: int) -> None:
         number = 0
-        while True:
+        while not self._stop.is_set():
             id = f"{self._name}-{at}-{number}"
             request = pb.RememberRequest(repo_id="r", topic="t", id=id, title=id)
             try:
@@ -44,6 +46,10 @@ class Writers:
     def wait_until_busy(self) -> None:
         """Until a hundred are acknowledged."""
         assert self._enough.wait(60)
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._stop.set()
 
     def join(self) -> set[str]:
         """What was acknowledged, when every thread has seen the replica go."""
@@ -204,3 +210,41 @@ def test_an_acknowledged_peer_outlives_a_restart(tmp_path: Path) -> None:
         assert not process.admin.GetStatus(apb.GetStatusRequest()).peers
     with Process(tmp_path) as process:
         assert not process.admin.GetStatus(apb.GetStatusRequest()).peers
+
+
+def test_processes_that_are_killed_in_turn_agree_in_the_end(tmp_path: Path) -> None:
+    ports = {"eu": "0", "us": "0"}
+    running: dict[str, Process] = {}
+    acknowledged: set[str] = set()
+
+    def start(cluster: str) -> None:
+        running[cluster] = Process(
+            tmp_path / cluster,
+            cluster=cluster,
+            replication_listen=f"127.0.0.1:{ports[cluster]}",
+        )
+        ports[cluster] = running[cluster].announced["replication_listen"].rpartition(":")[2]
+
+    def digest(cluster: str) -> bytes:
+        return running[cluster].admin.GetDigest(apb.GetDigestRequest(at_ms=0)).digest
+
+    with ExitStack() as stack:
+        for cluster in ports:
+            start(cluster)
+            stack.callback(lambda cluster=cluster: running[cluster].__exit__())
+        for here, there in (("eu", "us"), ("us", "eu")):
+            address = running[there].announced["replication_listen"]
+            running[here].admin.AddPeer(apb.AddPeerRequest(cluster=there, address=address))
+        for life, killed in enumerate(("eu", "us", "eu")):
+            writers = [Writers(running[cluster], f"{cluster}-{life}", threads=2) for cluster in ports]
+            for each in writers:
+                each.wait_until_busy()
+            running[killed].signal(signal.SIGKILL)
+            running[killed].ended()
+            start(killed)
+            for each in writers:
+                each.stop()
+                acknowledged |= each.join()
+        while digest("eu") != digest("us"):
+            pass
+        assert everything(running["eu"]) >= acknowledged
