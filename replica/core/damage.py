@@ -23,7 +23,7 @@ from replica.core.rows import (
 from replica.core.storage import DamagedRow, Snapshot, Table, Transaction
 from replica.core.vanishing import drop_register
 
-__all__ = ["damaged_keys", "fetch", "heal", "is_damaged", "note_damage"]
+__all__ = ["damaged_keys", "fetch", "heal", "is_damaged", "is_noted", "note_damage"]
 
 _NOTE = b"damaged\0"
 
@@ -41,12 +41,17 @@ def is_damaged(snapshot: Snapshot, key: bytes) -> bool:
     return False
 
 
+def is_noted(snapshot: Snapshot, key: bytes) -> bool:
+    """Whether it is on disk that the row at a key was found damaged."""
+    return snapshot.get(Table.META, _note(key)) is not None
+
+
 def note_damage(transaction: Transaction, keys: Iterable[bytes]) -> tuple[bytes, ...]:
     """Note the keys whose rows are damaged; returns those that were not noted yet."""
     new = [
         key
         for key in keys
-        if is_damaged(transaction, key) and transaction.get(Table.META, _note(key)) is None
+        if is_damaged(transaction, key) and not is_noted(transaction, key)
     ]
     for key in new:
         transaction.put(Table.META, _note(key), seal_frame(_note(key), b""))

@@ -80,7 +80,7 @@ class BatchFlow:
             news = batch.complete and (self._filling or not batch.clock.leq(self._their_clock))
             moves = batch.upto > batch.after and (flush or not at_end)
             if not (batch.changes or news or moves):
-                self._looked_at = here
+                self._looked_at = None if read.waits else here
                 break
             out.append(batch)
             self.sent = batch.upto
@@ -90,6 +90,7 @@ class BatchFlow:
                 self.has_seen(batch.clock)
             if at_end:
                 self._looked_at = here
+            if at_end or read.waits:
                 break
         return out
 

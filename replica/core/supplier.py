@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from crdt.clock import EMPTY_CLOCK
 from crdt.codec import seal_frame
 from crdt.dot import Incarnation, Millis
-from replica.core.damage import damaged_keys
+from replica.core.damage import damaged_keys, is_noted
 from replica.core.fingerprint import is_cut
 from replica.core.identity import Identity
 from replica.core.member_rows import get_member, members
@@ -46,6 +46,8 @@ class ReadBatch:
     batch: Batch
     damaged: tuple[bytes, ...]
     """Keys whose rows are damaged: skipped, and to be reported."""
+    waits: bool
+    """It ends before a damaged row that is not noted yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +102,12 @@ def read_batch(
     """The changes after a cursor, up to ``limit`` bytes of registers, and at least one if there is any.
 
     A change is left out only if its register came from this very consumer and has not changed since. A
-    damaged row is skipped; while there is one, and while ``withheld``, no batch is complete.
+    damaged row is skipped; while there is one, and while ``withheld``, no batch is complete. It is not
+    skipped before it is noted: after a stop in between nobody would know that the clock claims too much.
     """
     changes: list[Change] = []
     damaged: list[bytes] = []
-    upto, size, reached = after, 0, True
+    upto, size, reached, waits = after, 0, True, False
     for scanned, change in enumerate(changes_after(snapshot, after)):
         if scanned >= _SCAN_MAX:
             reached = False
@@ -114,6 +117,9 @@ def read_batch(
                 encoding = read_encoding(snapshot, change.key)
             except DamagedRow:
                 damaged.append(change.key)
+                if not is_noted(snapshot, change.key):
+                    reached, waits = False, True
+                    break
                 encoding = None
             if encoding is not None:
                 if changes and size + len(encoding) > limit:
@@ -137,7 +143,7 @@ def read_batch(
         members=_member_names(snapshot, identity) if filling else (),
         now=now,
     )
-    return ReadBatch(batch, tuple(damaged))
+    return ReadBatch(batch, tuple(damaged), waits)
 
 
 def read_range(

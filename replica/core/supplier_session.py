@@ -116,6 +116,8 @@ class SupplierSession:
 
     def deadline(self) -> Millis:
         """When ``due`` and ``poll`` are to be called at the latest."""
+        if self._damaged - self._noted:
+            return self._heard_at
         return min(self._beat_at, Millis(self._heard_at + self._settings.silence))
 
     def fail(self, reason: str) -> None:
@@ -135,6 +137,7 @@ class SupplierSession:
 
     def due(self, now: Millis) -> Work | None:
         """Work that nobody asked for: noting what was found damaged."""
+        self._noted &= self._damaged
         keys = tuple(sorted(self._damaged - self._noted))
         if self.ended is not None or not keys:
             return None

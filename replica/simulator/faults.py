@@ -69,7 +69,7 @@ FAULTS: Mapping[str, Callable[[_Target], Step]] = {
     "stray message": lambda target: Stray(*target.pair),
     "crash": lambda target: Crash(target.one),
     "full disk": lambda target: Full(target.one, target.chance.choice((1, 2))),
-    "clock step": lambda target: Turn(target.one, target.chance.choice((-2_000, -300, 300, 2_000))),
+    "clock step": lambda target: Turn(target.one, target.chance.choice((-2_000, -300, 0, 300, 2_000))),
     "wild clock": lambda target: Turn(target.one, target.chance.choice((-600_000, -90_000, 90_000, 600_000))),
     "damaged row": lambda target: Damage(target.one, target.chance.randrange(target.setup.keys)),
     "silence": lambda target: Pass(80_000),
@@ -80,16 +80,25 @@ FAULTS: Mapping[str, Callable[[_Target], Step]] = {
 """Every injector, by name."""
 
 _NETWORK = {"partition": 3, "mending": 4, "disconnect": 2, "duplicate": 2, "stray message": 2}
-_PROCESS = {**_NETWORK, "crash": 2, "full disk": 1, "clock step": 1}
+_PROCESS = {**_NETWORK, "crash": 2, "full disk": 1, "clock step": 1, "damaged row": 1}
 _SKEWS = (0, 0, 0, -2_000, 2_000, 90_000, -90_000)
 
 PROFILES: Mapping[str, Profile] = {
     "none": Profile({}),
     "network": Profile(_NETWORK, _SKEWS),
-    "process": Profile(_PROCESS, _SKEWS),
-    "purge": Profile(_PROCESS, (0, 0, -2_000, 2_000), purges=True),
+    "process": Profile({**_PROCESS, "wild clock": 1}, _SKEWS),
+    "purge": Profile(_PROCESS, (0, 0, 0, -2_000, 2_000, 90_000), purges=True),
     "loss": Profile(
-        {**_PROCESS, "silence": 3, "damaged row": 2, "lost disk": 2, "copied disk": 2, "rolled-back disk": 2},
+        {
+            **_NETWORK,
+            "crash": 2,
+            "full disk": 1,
+            "clock step": 1,
+            "silence": 3,
+            "lost disk": 2,
+            "copied disk": 2,
+            "rolled-back disk": 2,
+        },
         (0, 0, -2_000, 2_000),
         purges=True,
         max_silence=60_000,

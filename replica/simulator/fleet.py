@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from crdt.dot import Millis
 from crdt.key import EntryKey
+from crdt.register import Register
 from replica.core.consumer_session import ConsumerSession
 from replica.core.digest import get_digest
 from replica.core.messages import Answer, Batch, ConsumerMessage, Question, Range, SupplierMessage, Welcome
 from replica.core.policy import TtlPolicy
-from replica.core.rows import registers
+from replica.core.purge import Place, purge
 from replica.core.session import Outcome, Settings, Work
 from replica.core.storage import StorageFull, Table
 from replica.core.supplier_session import SupplierSession
@@ -26,6 +29,7 @@ from replica.simulator.calls import Calls
 from replica.simulator.oracle import Oracle
 from replica.simulator.process import EPOCH, Process
 from replica.simulator.script import (
+    NEVER,
     Again,
     Crash,
     Cut,
@@ -53,9 +57,12 @@ from replica.simulator.script import (
     names,
 )
 from replica.simulator.stream import Stream, size_of
-from replica.simulator.witness import Flight, Witness, registers_at
+from replica.simulator.witness import Flight, Witness, readable, readable_range
 
 __all__ = ["Fleet", "Tally"]
+
+_BUDGET = 3
+"""How many registers a purge looks at in one transaction."""
 
 _CHANCE = 0x51C0
 """Seeds the randomness of every fleet: what differs between runs is their scripts."""
@@ -76,8 +83,10 @@ class Tally:
     """Opened."""
     reconciles: int = 0
     """Finished."""
+    purged: int = 0
+    """Registers dropped."""
     conflicts: int = 0
-    """Registers that came to hold concurrent siblings."""
+    """Changes that left a register with concurrent values."""
 
 
 class Fleet:
@@ -89,15 +98,18 @@ class Fleet:
         self.keys = tuple(EntryKey.make("repo", "topic", f"k{number}") for number in range(setup.keys))
         self.oracle = Oracle()
         self.tally = Tally()
+        self.lapsed = False
+        """Something was purged without waiting for a member that was silent."""
         self.settings = Settings(
             heartbeat=Millis(5_000),
-            silence=Millis(10**12),
+            silence=Millis(NEVER),
+            reconcile_timeout=Millis(20_000),
             batch_bytes=setup.batch_bytes,
             max_silence=Millis(setup.max_silence),
         )
         default = Millis(setup.default_ttl) if setup.default_ttl else None
         self._calls = Calls(self.oracle, forgiving=setup.forgiving, default_ttl=default)
-        self._witness = Witness(self.oracle, self.keys, forgiving=setup.forgiving)
+        self._witness = Witness(self.oracle, self.keys)
         self._trace = hashlib.blake2b(digest_size=16)
         self._links = {frozenset(link) for link in setup.links}
         self._cut: set[frozenset[str]] = set()
@@ -161,11 +173,12 @@ class Fleet:
             case Pass():
                 self.time += step.ms
             case Turn():
-                self.replicas[step.at].skew += step.ms
+                with suppress(StorageFull):
+                    self.replicas[step.at].turn(step.skew)
             case Tick():
                 self.tick(self.replicas[step.at])
             case Purge():
-                pass
+                self.purge(self.replicas[step.at])
             case Drop():
                 self._end(step.at, step.source, "the connection broke")
             case Duplicate():
@@ -214,8 +227,17 @@ class Fleet:
         if call is not None:
             self.tally.writes += 1
             replica.last = call
-            with replica.storage.snapshot() as snapshot:
-                self._witness.judge(replica.name, snapshot, (key.to_store(),), now)
+            self._judge(replica, (key.to_store(),), now)
+
+    def _judge(self, replica: Process, keys: Iterable[bytes], now: Millis) -> None:
+        """Compare what a replica shows of registers that have just changed with what it has to show."""
+        with replica.storage.snapshot() as snapshot:
+            held = {key: register for key in keys if (register := readable(snapshot, key)) is not None}
+        self.tally.conflicts += sum(
+            sum(not sibling.tombstone for sibling in register) > 1 for register in held.values()
+        )
+        if not self.setup.forgiving:
+            self._witness.judge(replica.name, held, now)
 
     def _again(self, replica: Process) -> None:
         if replica.last is not None:
@@ -224,7 +246,10 @@ class Fleet:
 
     def _damage(self, replica: Process, key: bytes) -> None:
         """Damage a row, unless a peer lacks something of it: data that is lost for good is another fault."""
-        if any(self.replicas[peer].has_seen(replica.dots_at(key)) for peer in replica.peers):
+        with replica.storage.snapshot() as snapshot:
+            register = readable(snapshot, key)
+        dots = [sibling.dot for sibling in register or ()]
+        if dots and any(self.replicas[peer].has_seen(dots) for peer in replica.peers):
             replica.damage(key)
 
     def _ask(self, replica: Process, question: Question) -> Mapping[str, Answer]:
@@ -237,11 +262,21 @@ class Fleet:
         for replica in self.replicas.values():
             replica.refusals = 0
 
-    def pairs(self) -> Iterator[tuple[str, str]]:
-        """Every consumer with every one of its suppliers."""
+    def streams(self) -> tuple[tuple[str, str], ...]:
+        """The streams that are open: consumer and supplier."""
+        return tuple(self._streams)
+
+    def backbone(self) -> tuple[str, ...]:
+        """So many links that every replica is reached, and no more."""
+        joined = {name: {name} for name in self.replicas}
+        chosen = []
         for link in self.setup.links:
-            yield link[0], link[1]
-            yield link[1], link[0]
+            one, other = joined[link[0]], joined[link[1]]
+            if one is not other:
+                chosen.append(link)
+                one |= other
+                joined.update((name, one) for name in other)
+        return tuple(chosen)
 
     # --- streams
 
@@ -282,8 +317,12 @@ class Fleet:
         stream = self._open(at, source)
         if stream is None:
             return 0
-        self._poll_consumer(stream)
-        self._poll_supplier(stream)
+        consumer, supplier = stream.consumer, stream.supplier
+        # Nothing is to be said that was not before, unless a store has changed or a timer has run down.
+        if stream.consumer_polled != consumer.version or stream.pulling.deadline() <= consumer.now(self.time):
+            self._poll_consumer(stream)
+        if stream.supplier_polled != supplier.version or stream.serving.deadline() <= supplier.now(self.time):
+            self._poll_supplier(stream)
         delivered = 0
         while delivered < most and not self._over(stream) and not stream.idle:
             if stream.to_supplier and stream.serving.ended is None:
@@ -302,16 +341,44 @@ class Fleet:
 
     def tick(self, replica: Process) -> None:
         """Let the timers of a replica run."""
-        now = replica.now(self.time)
         for stream in [*self._streams.values()]:
             if stream.consumer is replica:
-                self._run(replica, stream.pulling, stream.pulling.due(now), now)
                 self._poll_consumer(stream)
             elif stream.supplier is replica:
-                self._run(replica, stream.serving, stream.serving.due(now), now)
                 self._poll_supplier(stream)
             self._over(stream)
-        self._repair(replica)
+        with suppress(StorageFull):
+            self._repair(replica)
+
+    def purge(self, replica: Process) -> None:
+        """Let a replica drop what it may drop."""
+        now = replica.now(self.time)
+        position: Place | None = None
+        while True:
+            with replica.storage.snapshot() as snapshot:
+                before = readable_range(snapshot)
+            step = partial(
+                purge,
+                now=now,
+                max_silence=self.settings.max_silence,
+                grace=Millis(self.setup.grace),
+                position=position,
+                budget=_BUDGET,
+            )
+            try:
+                purged = replica.run(step)
+            except StorageFull:
+                return
+            with replica.storage.snapshot() as snapshot:
+                after = readable_range(snapshot)
+            actor = replica.identity.actor
+            self._witness.removed(replica.name, before, after, actor, now, self.latest)
+            self._judge(replica, [key for key in before if after.get(key) != before[key]], now)
+            self.lapsed = self.lapsed or bool(purged.superseded or purged.listed)
+            self.tally.purged += purged.tombstones + purged.expired
+            position = purged.position
+            if position is None:
+                return
 
     def _repair(self, replica: Process) -> None:
         """Fetch from the peers in reach what is damaged here."""
@@ -320,13 +387,23 @@ class Fleet:
             self._witness.repaired(replica.name, key, register)
 
     def _poll_consumer(self, stream: Stream) -> None:
-        with stream.consumer.storage.snapshot() as snapshot:
-            stream.to_supplier += stream.pulling.poll(snapshot, stream.consumer.now(self.time))
+        """Do what is due at the consumer's end, and send what it has to say."""
+        consumer, session = stream.consumer, stream.pulling
+        now = consumer.now(self.time)
+        if session.deadline() <= now:
+            self._run(consumer, session, session.due(now), now)
+        stream.consumer_polled = consumer.version
+        with consumer.storage.snapshot() as snapshot:
+            stream.to_supplier += session.poll(snapshot, now)
 
     def _poll_supplier(self, stream: Stream) -> None:
-        supplier = stream.supplier
+        supplier, session = stream.supplier, stream.serving
+        now = supplier.now(self.time)
+        if session.deadline() <= now:
+            self._run(supplier, session, session.due(now), now)
+        stream.supplier_polled = supplier.version
         with supplier.storage.snapshot() as snapshot:
-            messages = stream.serving.poll(snapshot, supplier.now(self.time))
+            messages = session.poll(snapshot, now)
         stream.to_consumer += [self._witness.note(supplier.name, message) for message in messages]
 
     def _count(self, sender: str, receiver: str, message: ConsumerMessage | SupplierMessage) -> None:
@@ -355,6 +432,7 @@ class Fleet:
             for stream in self._streams.values():
                 if stream.consumer is replica:
                     stream.pulling.wake()
+                    stream.consumer_polled = -1
         return outcome
 
     def _deliver_to_supplier(self, stream: Stream, message: ConsumerMessage) -> None:
@@ -393,36 +471,25 @@ class Fleet:
         self, stream: Stream, flight: Flight, message: Batch | Range, work: Work | None, now: Millis
     ) -> None:
         consumer = stream.consumer
-        with consumer.storage.snapshot() as snapshot:
-            touched = {change.key for change in message.changes}
-            if isinstance(message, Range):
-                touched |= {key for key, _ in registers(snapshot, message.start, message.stop or None)}
-            keys = sorted(touched)
-            before = registers_at(snapshot, keys)
+        before: dict[bytes, Register] = {}
+        if isinstance(message, Range):
+            # Here, and nowhere else, what comes from a supplier makes a replica write on its own.
+            with consumer.storage.snapshot() as snapshot:
+                before = readable_range(snapshot, message.start, message.stop or None)
         actor = consumer.identity.actor
         outcome = self._run(consumer, stream.pulling, work, now)
         if outcome is None or outcome.applied is None or outcome.applied.dropped is not None:
             return
+        applied, done = outcome.applied, outcome.step is not None and outcome.step.done
+        self._witness.applied(consumer.name, flight, applied.damaged)
         with consumer.storage.snapshot() as snapshot:
-            after = registers_at(snapshot, keys)
-            self._witness.applied(
-                consumer.name,
-                flight,
-                consumer.start_seen,
-                before,
-                after,
-                actor,
-                now,
-                self.latest,
-                done=outcome.step is not None and outcome.step.done,
-                damaged=outcome.applied.damaged,
-            )
-            self._witness.judge(consumer.name, snapshot, keys, now)
-        self.tally.conflicts += sum(
-            len(register) > 1 and len(register) > len(before[key]) for key, register in after.items()
-        )
-        if outcome.step is not None and outcome.step.done:
-            self.tally.reconciles += 1
+            if isinstance(message, Range):
+                after = readable_range(snapshot, message.start, message.stop or None)
+                self._witness.removed(consumer.name, before, after, actor, now, self.latest)
+            if done:
+                self._witness.reconciled(consumer.name, consumer.start_seen)
+        self._judge(consumer, applied.changed, now)
+        self.tally.reconciles += done
 
     # --- faults of the network
 

@@ -17,7 +17,7 @@ from crdt.register import Register
 from replica.core.damage import damaged_keys, fetch, heal, note_damage
 from replica.core.doubt import doubt_at_start, settle
 from replica.core.identity import Identity, begin_store
-from replica.core.membership import configure, slowest, wake
+from replica.core.membership import clock_stepped, configure, slowest, wake
 from replica.core.messages import Answer, Fetched, Question
 from replica.core.node import Node
 from replica.core.policy import TtlPolicy
@@ -70,6 +70,8 @@ class Process:
         """The latest time that its clock has shown."""
         self.refusals = 0
         """So many commits will find the disk full."""
+        self.version = 0
+        """Grows with every commit."""
         self.copy: Copy | None = None
         self.last: Call | None = None
         """The last call that was answered with success, in this life of its disk."""
@@ -87,6 +89,12 @@ class Process:
         shown = time + self.skew
         self.latest = max(self.latest, shown)
         return Millis(shown)
+
+    def turn(self, skew: int) -> None:
+        """Step the clock; the replica notices, as a server does that also counts the time that passes."""
+        step = Millis(skew - self.skew)
+        self.skew = skew
+        self.run(lambda transaction: clock_stepped(transaction, step))
 
     def caller(self, now: Millis) -> Caller:
         """The replica as its clients meet it."""
@@ -139,10 +147,12 @@ class Process:
         """Flip a bit of a register's row."""
         with self.storage.snapshot() as snapshot:
             row = snapshot.get(Table.REGISTERS, key)
-        if row is not None:
-            flipped = row[:-1] + bytes([row[-1] ^ 1])
-            self.run(lambda transaction: transaction.put(Table.REGISTERS, key, flipped))
-            self._suspect = True
+        assert row is not None
+        flipped = row[:-1] + bytes([row[-1] ^ 1])
+        refusals, self.refusals = self.refusals, 0
+        self.run(lambda transaction: transaction.put(Table.REGISTERS, key, flipped))
+        self.refusals = refusals
+        self._suspect = True
 
     def repair(self, peers: Iterable[Process]) -> list[tuple[bytes, Register]]:
         """Fetch again from peers what is damaged here; the keys with what stands there now."""
@@ -167,14 +177,6 @@ class Process:
         self._suspect = len(healed) < len(keys)
         return healed
 
-    def dots_at(self, key: bytes) -> list[Dot]:
-        """The dots of the siblings at a key; none where the row is damaged."""
-        with self.storage.snapshot() as snapshot:
-            try:
-                return [sibling.dot for sibling in read_register(snapshot, key)]
-            except DamagedRow:
-                return []
-
     def has_seen(self, dots: Iterable[Dot]) -> bool:
         """Whether the replica has seen writes."""
         with self.storage.snapshot() as snapshot:
@@ -185,10 +187,11 @@ class Process:
         return MemoryStorage(refuse_commit=self._refuse)
 
     def _refuse(self) -> bool:
-        if self.refusals == 0:
-            return False
-        self.refusals -= 1
-        return True
+        if self.refusals:
+            self.refusals -= 1
+            return True
+        self.version += 1
+        return False
 
     def _begin(self, now: Millis) -> Identity:
         def work(transaction: Transaction) -> Identity:

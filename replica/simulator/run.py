@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crdt.dot import Millis
-from replica.simulator.checks import check_fleet, heal
+from replica.simulator.checks import check_fleet, drain, heal
 from replica.simulator.faults import PROFILES
 from replica.simulator.fleet import Fleet, Tally
 from replica.simulator.process import EPOCH
-from replica.simulator.script import Script
+from replica.simulator.script import Purge, Script
 from replica.simulator.workload import random_script
 
 __all__ = ["Failure", "Report", "replay", "simulate"]
@@ -70,6 +70,9 @@ def replay(script: Script, *, progress: Callable[[int], None] | None = None) -> 
         step = _HEALING
         heal(fleet)
         check_fleet(fleet)
+        if any(isinstance(one, Purge) for one in script.steps):
+            drain(fleet)
+            check_fleet(fleet)
     except Exception as error:  # noqa: BLE001 - whatever a replica does wrong is what a run is for
         failure = Failure(step, str(error), type(error).__name__, traceback.format_exc())
     fleet.record_stores()

@@ -204,10 +204,10 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A replica's clock steps."""
+    """A replica's clock steps: from now on it is so far ahead."""
 
     at: str
-    ms: int
+    skew: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,10 @@ class Stream:
     to_supplier: deque[ConsumerMessage] = field(default_factory=deque)
     to_consumer: deque[Flight] = field(default_factory=deque)
 
+    consumer_polled: int = -1
+    """The version of the consumer's store when its session was last asked for what to send."""
+    supplier_polled: int = -1
+
     @property
     def ended(self) -> bool:
         """Whether it is over. What a supplier says last still arrives."""
