@@ -1,4 +1,4 @@
-"""A replica as a process: gRPC services, peer tasks and timers over the core (DESIGN sections 2, 5, 8 and 10).
+"""A replica as a process: gRPC services, peer tasks and timers over the core (DESIGN 2, 5, 8 and 10).
 
 A shell decides nothing about meaning. The rooms, from the outside in:
 
