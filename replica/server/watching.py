@@ -73,7 +73,9 @@ async def watch(
             if step.deadline is not None:
                 sleep = min(sleep, (step.deadline - runtime.clock()) / 1000)
             with suppress(TimeoutError):
-                await asyncio.wait_for(stir.wait(), max(sleep, _SHORTEST_SLEEP))
+                # Not wait_for: in Python 3.11 it can swallow a cancellation.
+                async with asyncio.timeout(max(sleep, _SHORTEST_SLEEP)):
+                    await stir.wait()
     finally:
         runtime.stirred.discard(stir)
 
