@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from crdt.clock import Clock
 from crdt.codec import Damaged, Undecodable, decode_register, open_frame, seal_frame
+from crdt.dot import Dot
 from crdt.key import EntryKey, InvalidKey
 from crdt.register import Register, join
 from replica.core.messages import Fetched, ProtocolError
@@ -48,11 +49,7 @@ def is_noted(snapshot: Snapshot, key: bytes) -> bool:
 
 def note_damage(transaction: Transaction, keys: Iterable[bytes]) -> tuple[bytes, ...]:
     """Note the keys whose rows are damaged; returns those that were not noted yet."""
-    new = [
-        key
-        for key in keys
-        if is_damaged(transaction, key) and not is_noted(transaction, key)
-    ]
+    new = [key for key in keys if is_damaged(transaction, key) and not is_noted(transaction, key)]
     for key in new:
         transaction.put(Table.META, _note(key), seal_frame(_note(key), b""))
     return tuple(new)
@@ -104,14 +101,15 @@ def heal(transaction: Transaction, key: bytes, answers: Iterable[Fetched], *, ev
         return True
     register: Register = ()
     seen = Clock()
+    dots: list[Dot] = []
     for answer in answers:
-        theirs = _opened(answer)
-        register = join(register, theirs, seen, answer.clock).register
+        joined = join(register, _opened(answer), seen, answer.clock)
+        register = joined.register
+        dots += joined.seen
         seen = seen.join(answer.clock)
     own = get_clock(transaction)
     if not (own.leq(seen) or everyone) or not seen:
         return False
-    dots = [sibling.dot for sibling in register]
     put_clock(transaction, own, own.with_dots(dots))
     if register:
         put_register(transaction, key, register, origin=None)

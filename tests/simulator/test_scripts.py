@@ -21,3 +21,34 @@ def test_an_empty_replica_that_greeted_two_suppliers_says_hello_again_to_the_sec
         pull at=c source=b
         """
     )
+
+
+def test_a_row_that_was_damaged_comes_back_with_all_that_its_siblings_replace() -> None:
+    check(
+        """
+        fleet replicas=5 keys=3 links=["ab","ac","ad","ae","bc","bd","be","cd","ce","de"]
+        remember at=b key=0
+        pull at=d source=b
+        remember at=e key=0
+        remember at=c key=2
+        update at=e key=0
+        damage at=d key=0
+        """
+    )
+
+
+def test_a_batch_does_not_go_beyond_a_damaged_row_that_a_crash_would_hide() -> None:
+    check(
+        """
+        fleet replicas=3 keys=1 links=["ab","bc","ac"]
+        pull at=b source=a
+        pass ms=20000
+        remember at=a key=0
+        pull at=c source=a
+        damage at=a key=0
+        pull at=b source=a
+        crash at=a
+        pull at=b source=a
+        remember at=b key=0
+        """
+    )
