@@ -8,13 +8,12 @@ import typer
 
 from replica.cli import options
 from replica.cli.exits import ExitCode, Failure, usage
-from replica.cli.options import connect, read_time
+from replica.cli.options import connect
 from replica.cli.terminal import Terminal
 from replica.cli.views import PEER_COLUMNS, compaction_sheet, peer_row, status_sheet
 from replica.client import DEFAULT_ADDRESS, PeerStatus
-from replica.config.addresses import InvalidAddress, check_address
 
-__all__ = ["compact", "digest", "peers", "status"]
+__all__ = ["compact", "peers", "status"]
 
 TIMEOUT = "10s"
 
@@ -36,41 +35,6 @@ def status(
     with connect(address, timeout) as client:
         found = client.get_status()
     Terminal(as_json).sheet(found, status_sheet(found))
-
-
-def digest(
-    at: Annotated[
-        str | None,
-        typer.Option(
-            "--at",
-            metavar="TIME",
-            help="The entries live at this moment: milliseconds or ISO 8601.",
-            show_default="now",
-        ),
-    ] = None,
-    repo: Annotated[
-        str | None,
-        typer.Option("--repo", metavar="REPO", help="Only this repository.", show_default="all of them"),
-    ] = None,
-    address: options.Address = DEFAULT_ADDRESS,
-    timeout: options.Timeout = TIMEOUT,
-    as_json: options.Json = False,
-) -> None:
-    """Print a digest of the live entries.
-
-    Replicas with equal digests at one moment hold the same: ask all of them with the same --at. The line has
-    the digest, the number of live entries and the moment.
-
-    \b
-    Example:
-      at=$(date +%s000)
-      for port in 7600 7610 7620; do ricordo digest --at $at --address 127.0.0.1:$port; done
-    """
-    at_ms = None if at is None else read_time("--at", at)
-    repo_id = None if repo is None else options.scope(repo)[0]
-    with connect(address, timeout) as client:
-        found = client.get_digest(at_ms=at_ms, repo_id=repo_id)
-    Terminal(as_json).line(found, f"{found.digest.hex()}  {found.live} live  at {found.at_ms}")
 
 
 def compact(
@@ -139,10 +103,6 @@ def add_peer(
     cluster, equals, listener = options.text("PEER", peer).partition("=")
     if not equals or not cluster:
         raise usage("must be written CLUSTER=HOST:PORT, such as us=127.0.0.1:7700", field="PEER")
-    try:
-        check_address(listener)
-    except InvalidAddress as error:
-        raise usage(str(error), field="PEER") from None
     with connect(address, timeout) as client:
         added = client.add_peer(cluster, listener)
     said = f"{'replicating from' if added else 'already replicating from'} {cluster} at {listener}"

@@ -16,12 +16,12 @@ import typer
 from typer.core import TyperGroup
 
 from replica import __version__
-from replica.cli import admin, reading, transfer, writing
+from replica.cli import admin, digest, reading, transfer, watching, writing
 from replica.cli.exits import ExitCode, Failure, usage
-from replica.cli.serve import serve_command
-from replica.config import Config
 
 __all__ = ["app", "main"]
+
+_SERVE = "serve"
 
 _HELP = "\n".join(
     [
@@ -42,9 +42,23 @@ class _ReaderGone(Exception):
 
 
 class _Commands(TyperGroup):
-    """typer takes a broken pipe for an error of its own; here it has an exit code."""
+    """The commands, with two ways of their own.
 
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as typer has it; its own name for the type is private
+    `serve` is made when it is asked for: the configuration and the server take longer to load than most calls
+    of a client. And typer takes a broken pipe for an error like another; here it has an exit code.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own name for the type is private
+        return list(dict.fromkeys([_SERVE, *super().list_commands(ctx)]))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
+        if cmd_name == _SERVE and _SERVE not in self.commands:
+            from replica.cli.serve import serve_app
+
+            self.commands[_SERVE] = typer.main.get_command(serve_app)
+        return super().get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as above
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -80,14 +94,6 @@ def _root(
         print(context.get_help())
 
 
-def _serve(config: Config) -> int:
-    # Client commands do without the store and the server.
-    from replica.server.serve import serve
-
-    return serve(config)
-
-
-app.command("serve")(serve_command(_serve))
 app.command("remember")(writing.remember)
 app.command("recall")(reading.recall)
 app.command("scan")(reading.scan)
@@ -95,10 +101,11 @@ app.command("topics")(reading.topics)
 app.command("repos")(reading.repos)
 app.command("update")(writing.update)
 app.command("history")(reading.history)
+app.command("watch")(watching.watch)
 app.command("forget")(writing.forget)
 app.command("status")(admin.status)
 app.add_typer(admin.peers, name="peers")
-app.command("digest")(admin.digest)
+app.command("digest")(digest.digest)
 app.command("compact")(admin.compact)
 app.command("import")(transfer.import_file)
 app.command("export")(transfer.export)

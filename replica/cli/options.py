@@ -15,7 +15,6 @@ from crdt.key import EntryKey, InvalidKey, check_component
 from replica.cli.exits import failure_of, usage
 from replica.cli.times import parse_time
 from replica.client import Client, Retry, RicordoError
-from replica.config.addresses import InvalidAddress, check_address
 from replica.durations import InvalidDuration, format_duration, parse_duration, parse_ttl
 
 __all__ = [
@@ -101,10 +100,9 @@ BodyFile = Annotated[
 @contextmanager
 def connect(address: str, timeout: str) -> Iterator[Client]:
     """A client of the replica at an address; a call that fails is a :class:`replica.cli.exits.Failure`."""
-    try:
-        check_address(address)
-    except InvalidAddress as error:
-        raise usage(str(error), field="--address") from None
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port[:6]) < 65536:
+        raise usage("is no address: write host:port, such as 127.0.0.1:7600", field="--address")
     limit = read_duration("--timeout", timeout)
     if limit > LONGEST_TIMEOUT:
         raise usage(f"must be at most {format_duration(LONGEST_TIMEOUT)}", field="--timeout")

@@ -13,11 +13,11 @@ from pydantic_core import PydanticUndefined
 
 from crdt.dot import Millis
 from replica.cli.exits import ExitCode
-from replica.config import SETTINGS, Config, ConfigError, Setting, load_config
+from replica.config import SETTINGS, ConfigError, Setting, load_config
 from replica.config.sizes import format_size
 from replica.durations import format_duration
 
-__all__ = ["serve_command"]
+__all__ = ["serve_app"]
 
 _HELP = """Serve one replica until it is told to stop.
 
@@ -34,12 +34,10 @@ Examples:
 """
 
 
-def serve_command(run: Callable[[Config], int]) -> Callable[..., None]:
-    """A command with one option for each key of the configuration; it loads that and hands it to `run`, whose
-    result is the exit code.
-    """
+def _command() -> Callable[..., None]:
+    """A function with one option for each key of the configuration."""
 
-    def serve(config: Path | None, **flags: str | list[str] | None) -> None:
+    def command(config: Path | None, **flags: str | list[str] | None) -> None:
         given: Mapping[str, object] = {key: flags[_name(setting)] for key, setting in SETTINGS.items()}
         try:
             loaded = load_config(given, file=config)
@@ -47,7 +45,10 @@ def serve_command(run: Callable[[Config], int]) -> Callable[..., None]:
             for problem in error.problems:
                 print(f"ricordo: {problem}", file=sys.stderr)
             raise typer.Exit(ExitCode.USAGE) from None
-        raise typer.Exit(run(loaded))
+        # The help and a wrong configuration do without the store and the server.
+        from replica.server.serve import serve
+
+        raise typer.Exit(serve(loaded))
 
     parameters = [_parameter("config", Path | None, "--config", "FILE", "A configuration file in TOML.")]
     for setting in SETTINGS.values():
@@ -56,10 +57,10 @@ def serve_command(run: Callable[[Config], int]) -> Callable[..., None]:
         help = f"{text[:1].upper()}{text[1:]}." + (" Repeatable." if setting.several else _default(setting))
         parameters.append(_parameter(_name(setting), kind, setting.flag, setting.form, help))
     signature = inspect.Signature(parameters, return_annotation=None)
-    setattr(serve, "__signature__", signature)  # noqa: B010 - functions do not declare the attribute
-    serve.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    serve.__doc__ = _HELP
-    return serve
+    setattr(command, "__signature__", signature)  # noqa: B010 - functions do not declare the attribute
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__ = _HELP
+    return command
 
 
 def _name(setting: Setting) -> str:
@@ -81,3 +82,11 @@ def _default(setting: Setting) -> str:
     if setting.form.startswith("DURATION"):
         default = format_duration(None if default is None else Millis(default))
     return f"  [default: {format_size(default) if setting.form == 'SIZE' else default}]"
+
+
+serve_app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
+)
+"""The command `ricordo serve` alone."""
+
+serve_app.command("serve")(_command())

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from replica.cli.sheet import Column, Fields, Listing, Part, Prose, Sheet
 from replica.cli.times import format_span, format_time
 from replica.client import Compacted, Entry, FieldValue, History, PeerStatus, Status
-from replica.config.sizes import format_size
 
 __all__ = [
     "PEER_COLUMNS",
@@ -239,4 +238,4 @@ def _size(size: int | None) -> str:
     for name, unit in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= unit:
             return f"{size / unit:.3g} {name}" if size < 999.5 * unit else f"{size / unit:.0f} {name}"
-    return format_size(size)
+    return f"{size} B"

@@ -72,7 +72,7 @@ def test_an_export_imported_elsewhere_exports_the_same(
     other = serve()
     ended = process(("import", "-", "--json"), home=tmp_path, address=other.address, stdin=first)
     assert (ended.code, ended.value["created"]) == (0, len(given)), ended.err
-    second = process(("export",), home=tmp_path, address=other.address).out
+    second = ricordo("export", "--address", other.address).out
     one, two = by_key(first), by_key(second)
     lives = [export["t", "ephemeral"].pop("ttl_seconds") for export in (one, two)]
     assert one == two

@@ -202,21 +202,25 @@ def test_entries_beyond_one_answer_are_compared_in_parts(ricordo: Run, repo: str
     assert counts(again) == {"lines": 40, "created": 0, "updated": 0, "unchanged": 40, "refused": 0}
 
 
-def test_a_replica_that_takes_less_in_one_call_is_given_less(serve: Serve, tmp_path: Path) -> None:
+def test_a_replica_that_takes_less_in_one_call_is_given_less(
+    ricordo: Run, serve: Serve, tmp_path: Path
+) -> None:
     small = serve("--limits-page-entries", "7")
     file = write_lines(tmp_path / "notes.jsonl", *notes("r", 100))
     for kind in ("created", "unchanged"):
-        ended = process(("import", str(file), "--json"), home=tmp_path, address=small.address)
+        ended = ricordo("import", str(file), "--json", "--address", small.address)
         assert (ended.code, ended.value[kind]) == (0, 100), ended.err
 
 
-def test_durable_lines_can_override_the_default_of_a_repository(serve: Serve, tmp_path: Path) -> None:
+def test_durable_lines_can_override_the_default_of_a_repository(
+    ricordo: Run, serve: Serve, tmp_path: Path
+) -> None:
     served = serve("--ttl-default", "1h")
     plain, kept = notes("r", 2)
     for line, flags in ((plain, ()), (kept, ("--durable",))):
         file = write_lines(tmp_path / "notes.jsonl", line)
-        assert process(("import", str(file), *flags), home=tmp_path, address=served.address).code == 0
-    scanned = process(("scan", "--repo", "r", "--json"), home=tmp_path, address=served.address).lines
+        assert ricordo("import", str(file), *flags, "--address", served.address).code == 0
+    scanned = ricordo("scan", "--repo", "r", "--json", "--address", served.address).lines
     assert [entry["expires_at_ms"] is None for entry in scanned] == [False, True]
 
 
@@ -263,7 +267,9 @@ def test_an_interrupted_import_says_how_to_go_on(served: Served, repo: str, tmp_
     assert "run the same command again" in line
 
 
-def test_an_import_that_was_killed_is_run_again(served: Served, repo: str, tmp_path: Path) -> None:
+def test_an_import_that_was_killed_is_run_again(
+    ricordo: Run, served: Served, repo: str, tmp_path: Path
+) -> None:
     file = write_lines(tmp_path / "notes.jsonl", *notes(repo, 1500, body="x" * 500))
     running = subprocess.Popen(
         [*COMMAND, "import", str(file)], env=environment(tmp_path, RICORDO_ADDRESS=served.address)
@@ -273,12 +279,12 @@ def test_an_import_that_was_killed_is_run_again(served: Served, repo: str, tmp_p
             assert running.poll() is None
     running.kill()
     running.wait(30)
-    ended = process(("import", str(file), "--json"), home=tmp_path, address=served.address)
+    ended = ricordo("import", str(file), "--json", "--address", served.address)
     done = ended.value
     assert ended.code == 0
     assert done["unchanged"] > 0
     assert done["created"] + done["unchanged"] == done["lines"] == 1500
-    assert process(("topics", "--repo", repo), home=tmp_path, address=served.address).text == "t\t1500\n"
+    assert ricordo("topics", "--repo", repo, "--address", served.address).text == "t\t1500\n"
 
 
 def test_every_line_before_the_next_is_done(served: Served, repo: str) -> None:
@@ -300,7 +306,7 @@ def test_every_line_before_the_next_is_done(served: Served, repo: str) -> None:
         assert rest.account.counts[Done.UNCHANGED] == rest.account.lines == 101
 
 
-def test_a_stopped_replica_is_waited_for(serve: Serve, tmp_path: Path) -> None:
+def test_a_stopped_replica_is_waited_for(ricordo: Run, serve: Serve, tmp_path: Path) -> None:
     """The calls of an import are made again until they are answered, and no line is written twice."""
     first = serve()
     file = write_lines(tmp_path / "notes.jsonl", *notes("r", 2000))
@@ -317,5 +323,5 @@ def test_a_stopped_replica_is_waited_for(serve: Serve, tmp_path: Path) -> None:
     out, _ = running.communicate(timeout=60)
     assert running.returncode == 0
     assert json.loads(out)["created"] + json.loads(out)["unchanged"] == 2000
-    topics = process(("topics", "--repo", "r"), home=tmp_path, address=second.address)
+    topics = ricordo("topics", "--repo", "r", "--address", second.address)
     assert topics.text == "t\t2000\n"

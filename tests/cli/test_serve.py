@@ -21,15 +21,17 @@ def test_every_key_has_its_flag_with_its_default(ricordo: Run) -> None:
     assert "[default: 7d]" in " ".join(shown.split())
 
 
-def test_a_flag_goes_before_a_variable_and_that_before_the_file(serve: Serve, tmp_path: Path) -> None:
+def test_a_flag_goes_before_a_variable_and_that_before_the_file(
+    ricordo: Run, serve: Serve, tmp_path: Path
+) -> None:
     config = tmp_path / "ricordo.toml"
     config.write_text('cluster = "from-file"\n[ttl]\ndefault = "1h"\n[ttl.repositories]\nkept = "none"\n')
     served = serve("--config", str(config), "--ttl-default", "2h", RICORDO_CLUSTER="from-variable")
     assert served.facts["cluster"] == "from-variable"
     for repo, seconds in (("other", 7200), ("kept", None)):
         key = f"repo/{repo}/mem/t/one"
-        assert process(("remember", key, "--title", "x"), home=tmp_path, address=served.address).code == 0
-        entry = process(("recall", key, "--json"), home=tmp_path, address=served.address).value
+        assert ricordo("remember", key, "--title", "x", "--address", served.address).code == 0
+        entry = ricordo("recall", key, "--json", "--address", served.address).value
         remaining = entry["remaining_seconds"]
         assert remaining is None if seconds is None else seconds - 60 < remaining <= seconds
 
@@ -70,39 +72,39 @@ def test_a_port_in_use_is_an_error_in_one_line(serve: Serve, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_its_data_lives_and_stops_in_order(
-    serve: Serve, tmp_path: Path, number: signal.Signals
+    ricordo: Run, serve: Serve, tmp_path: Path, number: signal.Signals
 ) -> None:
     served = serve()
     assert Path(served.facts["data_dir"]) == tmp_path / "data"
     key = "repo/r/mem/t/one"
-    process(("remember", key, "--title", "kept"), home=tmp_path, address=served.address)
+    ricordo("remember", key, "--title", "kept", "--address", served.address)
     assert served.stop(number) == 0
     again = serve()
-    assert process(("recall", key, "--field", "title"), home=tmp_path, address=again.address).out == b"kept"
+    assert ricordo("recall", key, "--field", "title", "--address", again.address).out == b"kept"
     assert again.facts["cluster"] == served.facts["cluster"]
 
 
-def test_peers_are_listed_added_and_removed(serve: Serve, tmp_path: Path) -> None:
+def test_peers_are_listed_added_and_removed(serve: Serve, ricordo: Run) -> None:
     served = serve("--cluster", "eu", "--peer", "us=127.0.0.1:1")
 
-    added = process(("peers", "add", "ap=127.0.0.1:2", "--json"), home=tmp_path, address=served.address)
+    added = ricordo("peers", "add", "ap=127.0.0.1:2", "--json", "--address", served.address)
     assert added.value == {"cluster": "ap", "address": "127.0.0.1:2", "added": True}
-    again = process(("peers", "add", "ap=127.0.0.1:2"), home=tmp_path, address=served.address)
+    again = ricordo("peers", "add", "ap=127.0.0.1:2", "--address", served.address)
     assert (again.code, again.text) == (0, "already replicating from ap at 127.0.0.1:2\n")
-    process(("peers", "add", "ap=127.0.0.1:3"), home=tmp_path, address=served.address).complaint(5)
-    process(("peers", "remove", "us"), home=tmp_path, address=served.address).complaint(6)
+    ricordo("peers", "add", "ap=127.0.0.1:3", "--address", served.address).complaint(5)
+    ricordo("peers", "remove", "us", "--address", served.address).complaint(6)
 
-    listed = process(("peers", "list", "--json"), home=tmp_path, address=served.address).lines
+    listed = ricordo("peers", "list", "--json", "--address", served.address).lines
     assert [(peer["cluster"], peer["origin"], peer["connected"]) for peer in listed] == [
         ("ap", "added", False),
         ("us", "configured", False),
     ]
     assert all(peer["lag"] is None and peer["last_contact_ms"] is None for peer in listed)
-    plain = process(("peers", "list"), home=tmp_path, address=served.address).text.splitlines()[0].split("\t")
+    plain = ricordo("peers", "list", "--address", served.address).text.splitlines()[0].split("\t")
     assert plain == ["ap", "127.0.0.1:2", "added", "not connected", "not measured", "never", "not measured"]
 
-    removed = process(("peers", "remove", "ap", "--json"), home=tmp_path, address=served.address)
+    removed = ricordo("peers", "remove", "ap", "--json", "--address", served.address)
     assert removed.value == {"cluster": "ap", "removed": True}
-    gone = process(("peers", "remove", "ap", "--json"), home=tmp_path, address=served.address)
+    gone = ricordo("peers", "remove", "ap", "--json", "--address", served.address)
     assert (gone.code, gone.value) == (3, {"cluster": "ap", "removed": False})
     assert json.loads(gone.error)["error"]["exit_code"] == 3
