@@ -33,6 +33,8 @@ Continuation = Callable[
 ]
 
 _log = logger()
+_MOMENT = 0.3
+"""Seconds that a stream has to end by itself."""
 _STOPPING = "the replica is stopping; repeat the call"
 
 
@@ -65,9 +67,14 @@ class Guard(grpc.aio.ServerInterceptor):
         self._quiet.set()
         self._stopping = False
 
-    def end_streams(self) -> None:
-        """End every stream that is open, now and from now on, with UNAVAILABLE. Other calls go on."""
+    async def end_streams(self) -> None:
+        """Refuse new streams, give those that are open a moment to end by themselves, and cancel the rest.
+
+        Other calls go on.
+        """
         self._stopping = True
+        if self._streams:
+            await asyncio.wait(self._streams, timeout=_MOMENT)
         for task in self._streams:
             task.cancel()
 
@@ -170,7 +177,11 @@ class Guard(grpc.aio.ServerInterceptor):
             self._active.discard(task)
             if not self._active:
                 self._quiet.set()
-        await context.abort_with_status(rpc_status.to_status(status))
+        try:
+            await context.abort_with_status(rpc_status.to_status(status))
+        except grpc.aio.InternalError:
+            # A message was on its way when the stream was cancelled: then there is no saying why.
+            raise asyncio.CancelledError from None
 
 
 def _decoded(request: Message | _Undecodable) -> Message:

@@ -95,7 +95,7 @@ class Listener:
         """
         await self._health.enter_graceful_shutdown()
         stopping = asyncio.ensure_future(self.server.stop(grace))
-        self.guard.end_streams()
+        await self.guard.end_streams()
         # The server does not wait for handlers that it has cancelled.
         await self.guard.quiet()
         await asyncio.wait({stopping}, timeout=_FLUSH)

@@ -132,6 +132,7 @@ class Replica:
 
         Calls that take longer than ``stop_timeout`` are cut off; no acknowledged write is lost.
         """
+        self.runtime.begin_stop()
         for chore in self._chores:
             chore.cancel()
         await asyncio.wait(self._chores)

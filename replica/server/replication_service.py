@@ -116,7 +116,8 @@ class _Serving:
                 self._peer.consuming = False
                 _log.info("a consumer pulls no more", peer=self._peer.cluster, reason=ended.reason)
         if there and ended is not None and ended.cause is None:
-            raise Refused(Code.FAILED_PRECONDITION, ended.reason)
+            code = Code.UNAVAILABLE if self._runtime.stopping else Code.FAILED_PRECONDITION
+            raise Refused(code, ended.reason)
 
     async def _messages(self, requests: AsyncIterable[pb.ConsumerMessage]) -> AsyncIterator[ConsumerMessage]:
         async for message in requests:

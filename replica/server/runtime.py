@@ -60,6 +60,8 @@ class Runtime:
         self.node = Node(identity, TtlPolicy(config.ttl.default, config.ttl.repositories), limits)
         self.stirred: set[asyncio.Event] = set()
         """Set after every commit: for those who wait for the store to change."""
+        self.stopping = False
+        """Streams are to end."""
         self.commits = GroupCommit(storage)
         self.committed = 0
         """Durable transactions since the start."""
@@ -105,6 +107,11 @@ class Runtime:
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """The newest state. Let go of it before waiting for anything."""
         return self.storage.snapshot()
+
+    def begin_stop(self) -> None:
+        """Let streams end."""
+        self.stopping = True
+        self.stir()
 
     def node_in(self, transaction: Transaction) -> Node:
         """The node for a local write: of the incarnation that the transaction finds, whichever was meant."""

@@ -65,7 +65,7 @@ async def drive(
     inbox = _Inbox(messages, stir)
     runtime.stirred.add(stir)
     try:
-        while True:
+        while not runtime.stopping:
             stir.clear()
             work = None
             now = runtime.clock()
@@ -90,6 +90,8 @@ async def drive(
                     # Not wait_for: in Python 3.11 it can swallow a cancellation.
                     async with asyncio.timeout(min(max(sleep, _SHORTEST_SLEEP), _LONGEST_SLEEP)):
                         await stir.wait()
+        session.fail("this replica is stopping")
+        return True
     except StreamBroken as broken:
         session.fail(str(broken))
     except TimeoutError:

@@ -53,6 +53,8 @@ async def watch(
         introduced = False
         while True:
             stir.clear()
+            if runtime.stopping:
+                raise Refused(Code.UNAVAILABLE, "the replica is stopping; repeat the call")
             with runtime.snapshot() as snapshot:
                 now = runtime.clock()
                 step = advance(snapshot, scope, position, now, runtime.limits, _STEP_ROWS)
