@@ -22,6 +22,7 @@ from replica.cli.exits import ExitCode, Failure, usage
 __all__ = ["app", "main"]
 
 _SERVE = "serve"
+_SIMULATE = "simulate"
 
 _HELP = "\n".join(
     [
@@ -37,6 +38,21 @@ _HELP = "\n".join(
 )
 
 
+def _serve() -> typer.Typer:
+    from replica.cli.serve import serve_app
+
+    return serve_app
+
+
+def _simulate() -> typer.Typer:
+    from replica.cli.simulating import simulate_app
+
+    return simulate_app
+
+
+_LATE = {_SERVE: _serve, _SIMULATE: _simulate}
+
+
 class _ReaderGone(Exception):
     """Nobody reads the output any more."""
 
@@ -44,18 +60,16 @@ class _ReaderGone(Exception):
 class _Commands(TyperGroup):
     """The commands, with two ways of their own.
 
-    `serve` is made when it is asked for: the configuration and the server take longer to load than most calls
-    of a client. And typer takes a broken pipe for an error like another; here it has an exit code.
+    `serve` and `simulate` are made when they are asked for: what they need takes longer to load than most
+    calls of a client. And typer takes a broken pipe for an error like another; here it has an exit code.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own name for the type is private
-        return list(dict.fromkeys([_SERVE, *super().list_commands(ctx)]))
+        return [_SERVE, *(name for name in super().list_commands(ctx) if name not in _LATE), _SIMULATE]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
-        if cmd_name == _SERVE and _SERVE not in self.commands:
-            from replica.cli.serve import serve_app
-
-            self.commands[_SERVE] = typer.main.get_command(serve_app)
+        if cmd_name in _LATE and cmd_name not in self.commands:
+            self.commands[cmd_name] = typer.main.get_command(_LATE[cmd_name]())
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as above

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TypeVar
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from replica.cli.sheet import Column, Sheet, print_listing, print_sheet
 
@@ -91,6 +92,21 @@ class Terminal:
                 self.write_json(item)
         elif not print_listing(self.out, columns, map(row, items)):
             self.note(nothing)
+
+    def progress(self, count: str, *, shown: bool = True) -> Progress:
+        """A bar on standard error, if that is a terminal; it goes when it is done. `count` is a format for
+        the fields of a task.
+        """
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TextColumn(count),
+            TimeRemainingColumn(),
+            console=self.err,
+            transient=True,
+            disable=not (shown and self.err.is_terminal),
+        )
 
     def note(self, text: str) -> None:
         """Something to know that is no result."""

@@ -12,13 +12,6 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from replica.cli import options
 from replica.cli.exits import ExitCode, Failure, usage
@@ -33,6 +26,8 @@ __all__ = ["export", "import_file"]
 
 TIMEOUT = "60s"
 STANDARD = "-"
+
+_COUNT = "{task.fields[lines]} entries"
 
 
 def import_file(
@@ -86,7 +81,7 @@ def import_file(
         if check:
             _check(terminal, file, source, from_line)
             return
-        with connect(address, timeout) as client, _progress(terminal) as progress:
+        with connect(address, timeout) as client, terminal.progress(_COUNT) as progress:
             running = Import(client, policy)
             task = progress.add_task("importing", total=_size(source), lines=0)
             told = 0
@@ -189,7 +184,7 @@ def export(
         repos = [each for each in client.list_repos() if repo_id in (None, each.repo_id)]
         out = sys.stdout.buffer if to_stdout else stack.enter_context(whole_file(output))
         shown = not (to_stdout and terminal.out.is_terminal)
-        with _progress(terminal, shown=shown) as progress:
+        with terminal.progress(_COUNT, shown=shown) as progress:
             task = progress.add_task("exporting", total=sum(each.live for each in repos) or None, lines=0)
             for account in export_entries(client, repos, out):
                 progress.update(task, advance=1, lines=account.exported)
@@ -237,17 +232,3 @@ def _size(source: BinaryIO) -> int | None:
     """In bytes, where it can be known."""
     status = os.fstat(source.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def _progress(terminal: Terminal, *, shown: bool = True) -> Progress:
-    """A bar on standard error, if that is a terminal; it goes when it is done."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[lines]} entries"),
-        TimeRemainingColumn(),
-        console=terminal.err,
-        transient=True,
-        disable=not (shown and terminal.err.is_terminal),
-    )
