@@ -72,7 +72,6 @@ class BatchFlow:
                 self._limit,
                 now,
                 filling=self._filling,
-                withheld=bool(self.damaged),
             )
             self.damaged.update(read.damaged)
             batch = read.batch

@@ -61,7 +61,7 @@ def begin(transaction: Transaction, identity: Identity, welcome: Welcome, now: M
             start_clock=welcome.clock,
             progress_at=now,
         )
-    put_reconcile(transaction, replace(state, progress_at=now))
+        put_reconcile(transaction, state)
     taken_over = take_over(
         transaction,
         identity,

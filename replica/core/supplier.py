@@ -97,13 +97,12 @@ def read_batch(
     now: Millis,
     *,
     filling: bool,
-    withheld: bool = False,
 ) -> ReadBatch:
     """The changes after a cursor, up to ``limit`` bytes of registers, and at least one if there is any.
 
     A change is left out only if its register came from this very consumer and has not changed since. A
-    damaged row is skipped; while there is one, and while ``withheld``, no batch is complete. It is not
-    skipped before it is noted: after a stop in between nobody would know that the clock claims too much.
+    damaged row is skipped, and while there is one no batch is complete. It is not skipped before it is noted:
+    after a stop in between nobody would know that the clock claims too much.
     """
     changes: list[Change] = []
     damaged: list[bytes] = []
@@ -138,7 +137,7 @@ def read_batch(
         upto=upto,
         changes=tuple(changes),
         clock=get_clock(snapshot),
-        complete=reached and not damaged and not withheld and not damaged_keys(snapshot),
+        complete=reached and not damaged_keys(snapshot),
         must_reconcile=get_list(snapshot),
         members=_member_names(snapshot, identity) if filling else (),
         now=now,

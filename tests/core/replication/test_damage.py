@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replica.core.damage import damaged_keys, fetch, heal, note_damage
 from replica.core.messages import Fetched
-from replica.core.rows import put_register
+from replica.core.rows import get_cursor, put_register
 from replica.core.storage import Table, Transaction
 from replica.core.underway import get_reconcile
 from tests.core.replication.small_fleet import Site, Stream, World, pull, store_key, sync
@@ -54,6 +54,11 @@ def test_a_damaged_row_is_skipped_reported_and_keeps_batches_from_being_complete
     assert b.read("k") == ()
     assert noted(a) == (K,)
     assert not a.clock().leq(b.clock())
+    stream.beat()
+    with b.storage.snapshot() as snapshot:
+        cursor = get_cursor(snapshot, "A")
+    assert cursor is not None
+    assert cursor.sequence == 2
     stream.close()
     pull(b, a)
     assert not a.clock().leq(b.clock()), "nor does a new stream vouch for the clock"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from crdt.dot import Millis
+from crdt.clock import EMPTY_CLOCK, Clock
+from crdt.dot import Actor, Incarnation, Millis
+from replica.core.member_rows import Member, Stated, put_member
 from replica.core.membership import configure, retire
 from replica.core.purge import Hold, explain, oldest_tombstone, purge
+from replica.core.rows import put_clock
+from replica.core.storage import Transaction
 from replica.core.vanishing import get_vanished
 from tests.core.replication.small_fleet import (
     GRACE,
@@ -255,6 +259,28 @@ def test_a_gap_stays_open_while_somebody_is_lapsed_or_retired() -> None:
     b.storage.run(lambda tx: retire(tx, b.identity, "C"))
     assert b.purge().closed == ()
     assert b.clock().gaps(old)
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_a_gap_stays_open_when_somebody_is_known_to_have_what_is_missing(has: bool) -> None:
+    world = World()
+    b = Site(world, "B")
+    over, now = Incarnation(bytes(16)), Incarnation(b"\1" * 16)
+    lost, knows = Actor("A", over), {"A": now}
+    states = Clock({lost: (1, 1, 3, 3)}), Clock({lost: (1, 3)}) if has else Clock({lost: (1, 1)})
+
+    def arrange(transaction: Transaction) -> None:
+        put_clock(transaction, EMPTY_CLOCK, states[0])
+        stable = Stated(now, Clock({lost: (1, 1)}), knows)
+        for cluster, known in (("A", stable), ("C", Stated(now, states[1], knows))):
+            put_member(
+                transaction,
+                Member(cluster, b.now, known=known, candidate=known, stable=stable, reported=True),
+            )
+
+    b.storage.run(arrange)
+    assert b.purge().closed == (() if has else (lost,))
+    assert b.clock().gaps(lost) == ((2, 2) if has else ())
 
 
 # --- the walk

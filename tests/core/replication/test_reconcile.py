@@ -95,14 +95,16 @@ def test_only_siblings_that_the_supplier_has_seen_are_covered() -> None:
     n, s, m = (Site(world, name, [x for x in "NSM" if x != name]) for name in "NSM")
     sync(n, s, m)
     s.remember("k", "seen")
-    sync(n, s, m)
-    m.world.wait(LONG)
+    pull(n, s)
     m.remember("k", "more")
+    m.world.wait(LONG)
     s.forget("k")
-    s.purge()
+    assert s.purge().tombstones == 1
     pull(n, m)
+    assert n.titles("k") == {"seen", "more"}
     pull(n, s)
     assert n.titles("k") == {"more"}
+    assert len(n.read("k")) == 2, "beside the tombstone over the other"
 
 
 def test_the_clock_that_is_taken_over_is_the_one_of_the_start() -> None:
@@ -147,6 +149,21 @@ def test_an_interrupted_reconcile_resumes_where_it_stood() -> None:
     _, _, registers = stream.count()
     assert registers < 30
     assert all(n.titles(f"k{number:02}") == {"s"} for number in range(40))
+    assert get_state(n) is None
+
+
+def test_a_slow_reconcile_that_goes_on_is_not_given_up() -> None:
+    world = World()
+    n, s, o = Site(world, "N", ["S", "O"]), Site(world, "S", ["N"]), Site(world, "O", ["N"])
+    n.remember("mine", "n")
+    for number in range(6):
+        s.remember(f"k{number}", "s")
+    for batches in range(1, 9):
+        one_by_one(n, s, batches)
+        assert get_state(n) is not None or n.titles("k5") == {"s"}
+        world.wait(20)
+        Stream(n, o).run(beats=1)
+    assert n.titles("k5") == {"s"}
     assert get_state(n) is None
 
 

@@ -116,6 +116,21 @@ def test_the_clock_is_taken_over_only_from_a_complete_batch() -> None:
     assert consumer.clock() == supplier.clock()
 
 
+def test_what_a_sibling_replaces_counts_as_seen_by_its_highest_dots() -> None:
+    consumer, supplier = pair()
+    supplier.remember("k", "1")
+    sync(consumer, supplier)
+    supplier.remember("k", "2")
+    replaced = supplier.remember("k", "3")
+    supplier.remember("other", "4")
+    supplier.remember("k", "5")
+    supplier.remember("other", "6")
+    one_by_one(consumer, supplier, 1)
+    assert consumer.titles("k") == {"5"}
+    assert consumer.clock().has(replaced)
+    assert not consumer.clock().has(replaced._replace(counter=replaced.counter - 1))
+
+
 def test_a_write_is_pushed_on_an_open_stream() -> None:
     consumer, supplier = pair(1)
     stream = welcomed(consumer, supplier)
@@ -167,6 +182,24 @@ def test_a_batch_that_arrives_twice_is_applied_once() -> None:
     stream.consumer_does(stream.pulling.receive(batch, consumer.now))
     assert (consumer.everything(), consumer.clock()) == state
     assert not stream.ended
+
+
+def test_a_first_filling_lasts_until_the_end_of_the_log() -> None:
+    consumer, supplier = pair(5)
+    stream = welcomed(consumer, supplier, batch_bytes=1, window=2)
+    kinds = []
+    while not stream.ended and supplier.clock() != consumer.clock():
+        stream.poll()
+        if stream.up:
+            stream.deliver_up()
+        else:
+            message = stream.down[0]
+            if isinstance(message, Batch):
+                kinds.append(bool(message.members))
+            stream.deliver_down()
+            with consumer.storage.snapshot() as snapshot:
+                assert (busy_with(snapshot) == "S") == (supplier.clock() != consumer.clock())
+    assert kinds == [True] * 5
 
 
 def test_what_a_consumer_sent_itself_does_not_come_back() -> None:
@@ -285,6 +318,24 @@ def test_a_consumer_that_acknowledged_more_than_its_cursor_says_begins_anew() ->
     assert stream.serving.verdict is not None
     assert stream.serving.verdict.cause is Cause.CONSUMER_ROLLED_BACK
     assert consumer.identity.incarnation > before
+
+
+def test_a_consumer_judges_itself_by_what_the_welcome_says_of_it() -> None:
+    consumer, supplier = pair(1)
+    sync(consumer, supplier)
+    stream = Stream(consumer, supplier)
+    stream.poll()
+    stream.deliver_up()
+    stream.poll()
+    welcome = stream.down[0]
+    assert isinstance(welcome, Welcome)
+    assert welcome.acknowledged == 1
+    before = consumer.identity.incarnation
+    outcome = stream.consumer_does(stream.pulling.receive(replace(welcome, acknowledged=2), consumer.now))
+    assert outcome is not None
+    assert outcome.begun == consumer.identity
+    assert consumer.identity.incarnation > before
+    assert stream.pulling.ended is not None
 
 
 def test_every_other_session_ends_when_a_new_incarnation_begins() -> None:
