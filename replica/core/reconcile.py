@@ -176,5 +176,6 @@ def compare(
             differs = True
             break
         position = part.stop or BEYOND
-    put_reconcile(transaction, replace(state, position=position, progress_at=now))
+    if position != state.position:
+        put_reconcile(transaction, replace(state, position=position, progress_at=now))
     return Step(Applied(), state.mark, position, message.level if differs else 0)
