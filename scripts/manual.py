@@ -38,6 +38,7 @@ from replica.client import (
     Storage,
     TopicCount,
     Updated,
+    WatchEvent,
 )
 
 __all__ = ["BY_HAND", "PAGE", "PRINTED", "commands", "help_of", "main", "manual", "members"]
@@ -52,6 +53,7 @@ PRINTED: Mapping[str, type] = {
     "repos": RepoCount,
     "update": Updated,
     "history": History,
+    "watch": WatchEvent,
     "forget": Forgotten,
     "status": Status,
     "peers list": PeerStatus,
@@ -66,6 +68,11 @@ BY_HAND: Mapping[str, Mapping[str, str]] = {
         "cluster": "the peer",
         "address": "its replication listener",
         "added": "false: it was already there, with this address",
+    },
+    "digest --compare": {
+        "key": "an entry that the replicas do not hold alike",
+        "digests": "an object: by replica, the digest of what it holds, `null` where nothing is live",
+        "damaged": "a list of the replicas that cannot read their row",
     },
     "peers remove": {"cluster": "the peer", "removed": "false: there was no such peer"},
     "import": {
@@ -82,6 +89,19 @@ BY_HAND: Mapping[str, Mapping[str, str]] = {
         "lines": "lines read, empty ones not counted",
         "refused": "lines that are malformed",
         "refusals": "as above",
+    },
+    "simulate": {
+        "seed": "what all chance came from",
+        "ok": "every check held",
+        "replicas": "how many",
+        "keys": "how many",
+        "links": "who peers with whom",
+        "faults": "as asked for",
+        "tally": "an object of counts: steps, writes, messages, bytes and more",
+        "passed_ms": "virtual time",
+        "live": "entries at the end",
+        "trace": "equal for runs that went the same way",
+        "failure": "what did not hold, or null",
     },
     "an error, as the one member `error`": {
         "code": "the gRPC code in words, such as `NOT_FOUND`",
@@ -179,7 +199,9 @@ def commands() -> list[tuple[str, ...]]:
     """Every command, by its words."""
 
     def below(group: typer.core.TyperGroup, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        for name, command in group.commands.items():
+        context = typer.Context(group, info_name=" ".join(("ricordo", *path)))
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
             if isinstance(command, typer.core.TyperGroup):
                 yield from below(command, (*path, name))
             else:

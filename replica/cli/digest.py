@@ -112,7 +112,13 @@ def _compare(
     if len(set(addresses)) < len(addresses):
         raise usage("names a replica twice", field="--compare")
     with ExitStack() as stack:
-        clients = {each: stack.enter_context(connect(each, timeout)) for each in addresses}
+        clients = {addresses[0]: stack.enter_context(connect(addresses[0], timeout))}
+        for each in addresses[1:]:
+            try:
+                clients[each] = stack.enter_context(connect(each, timeout))
+            except Failure as failure:
+                failure.field = "--compare"
+                raise
         crew = stack.enter_context(ThreadPoolExecutor(len(clients)))
         call = get_digest(at_ms=at_ms, repo_id=repo_id, topic=topic)
         digests = _ask(crew, {each: (each, client, call) for each, client in clients.items()})

@@ -39,14 +39,12 @@ class ExitCode(IntEnum):
 
 _MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.OK: "done",
-    ExitCode.REFUSED: "something was refused or failed; of an import: some lines were refused; of a comparison:"
-    " the replicas differ",
+    ExitCode.REFUSED: "something was refused or failed (of an import: lines), or compared replicas differ",
     ExitCode.USAGE: "a wrong option, argument or value; nothing was changed",
     ExitCode.NOT_FOUND: "no such entry: absent, forgotten or past its expiry; or no such peer",
     ExitCode.UNAVAILABLE: "the replica could not be reached, or did not answer in time",
     ExitCode.CONFLICT: "the entry exists already, or is not of the version asked for",
-    ExitCode.PRECONDITION: "the state of the replica forbids it, such as a clock that is ahead; or a token is too"
-    " old",
+    ExitCode.PRECONDITION: "the state of the replica forbids it: a clock is ahead, a token is too old",
     ExitCode.EXHAUSTED: "the disk or the store is full, or the answer too large",
     ExitCode.INTERRUPTED: "interrupted from the keyboard",
     ExitCode.BROKEN_PIPE: "the reader of the output has gone",

@@ -118,7 +118,7 @@ def test_an_entry_that_is_there_exits_with_5(ricordo: Run, repo: str) -> None:
     ("code", "exit_code"),
     [
         (grpc.StatusCode.INVALID_ARGUMENT, 2),
-        (grpc.StatusCode.OUT_OF_RANGE, 2),
+        (grpc.StatusCode.OUT_OF_RANGE, 6),
         (grpc.StatusCode.NOT_FOUND, 3),
         (grpc.StatusCode.UNAVAILABLE, 4),
         (grpc.StatusCode.DEADLINE_EXCEEDED, 4),
