@@ -51,7 +51,10 @@ def test_every_command_line_shown_is_one(page: Path) -> None:
             while isinstance(group, typer.core.TyperGroup):
                 context = typer.Context(group, info_name="ricordo", parent=context)
                 assert words, f"{block}: {command.line}"
-                group = group.commands[words.pop(0)]
+                name = words.pop(0)
+                found = group.get_command(context, name)
+                assert found is not None, f"{block}: {command.line}"
+                group = found
             redirected = next(
                 (at for at, word in enumerate(words) if word in (">", "|", "<", "&")), len(words)
             )

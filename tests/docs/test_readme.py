@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -22,9 +21,9 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from tests.cli.processes import COMMAND
 from tests.docs.pages import README, Block, Command, blocks, commands
 
-COMMAND = (sys.executable, "-c", "import sys; from replica.cli.app import main; sys.exit(main())")
 DEFAULT = {"--listen": "127.0.0.1:7600", "--replication-listen": "127.0.0.1:7700"}
 FOLDER = "/srv/ricordo"
 """Where the README's data lives."""
@@ -158,24 +157,6 @@ def test_the_tour_goes_as_it_is_shown(tmp_path: Path) -> None:
                 tour.run(command)
     finally:
         tour.end()
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a replica that serves."""
-    folder = tmp_path_factory.mktemp("readme")
-    words = ["serve", "--data-dir", str(folder / "data"), "--log-level", "warning"]
-    words += ["--listen", "127.0.0.1:0", "--replication-listen", "127.0.0.1:0"]
-    process = subprocess.Popen(
-        [*COMMAND, *words], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
-    )
-    assert process.stdout is not None
-    announced = process.stdout.readline()
-    assert announced, "it did not start"
-    yield json.loads(announced)["listen"]
-    process.terminate()
-    assert process.wait(30) == 0
-    process.stdout.close()
 
 
 @pytest.mark.parametrize("block", blocks(README, "python"), ids=str)
