@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import signal
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 from replica.client import Client, RememberCall, Remembered, Retry, RicordoError, batches, remember
 from tests.acceptance.real_notes import RealNote, needs_notes, real_notes
@@ -34,8 +34,11 @@ def _call(note: RealNote) -> RememberCall:
 class _Import:
     """Writes notes batch by batch until the replica is gone, and keeps what was acknowledged."""
 
-    def __init__(self, address: str, notes: list[RealNote]) -> None:
+    def __init__(self, address: str, notes: list[RealNote], enough: int) -> None:
         self.acknowledged: set[str] = set()
+        self.is_enough = Event()
+        """Set when that many are acknowledged."""
+        self._enough = enough
         self._address = address
         self._notes = notes
         self._thread = Thread(target=self._run)
@@ -49,6 +52,8 @@ class _Import:
                 except RicordoError:
                     return
                 self.acknowledged |= {each.key for each in outcomes if isinstance(each, Remembered)}
+                if len(self.acknowledged) >= self._enough:
+                    self.is_enough.set()
 
     def ended(self) -> set[str]:
         """What was acknowledged until it ended."""
@@ -66,13 +71,10 @@ def test_twenty_kills_during_imports_lose_no_acknowledged_note(tmp_path: Path) -
     written: set[str] = set()
     for _ in range(KILLS):
         with Process(tmp_path) as process, Client(process.announced["listen"]) as client:
-            sequence = client.get_status().sequence
             assert all(_recalled(client, written).values()), "all that the last life acknowledged"
             left = [note for key, note in notes.items() if key not in acknowledged]
-            running = _Import(process.announced["listen"], left)
-            enough = sequence + chance.randrange(1, 300)
-            while client.get_status().sequence < enough:
-                pass
+            running = _Import(process.announced["listen"], left, chance.randrange(1, 300))
+            assert running.is_enough.wait(60)
             process.signal(signal.SIGKILL)
             written = running.ended()
         acknowledged |= written
