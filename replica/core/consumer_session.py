@@ -27,8 +27,8 @@ from replica.core.messages import (
     SupplierMessage,
     Verdict,
     Welcome,
-    check,
 )
+from replica.core.protocol import check
 from replica.core.reconcile import Step, begin, compare, join_range
 from replica.core.rows import StoreId, get_cursor
 from replica.core.session import (

@@ -29,10 +29,11 @@ from replica.core.member_rows import (
     put_alive_at,
     put_member,
 )
-from replica.core.messages import Knowledge, Statement
+from replica.core.messages import Knowledge, ProtocolError, Statement
 from replica.core.must_reconcile import put_on_list
+from replica.core.protocol import MEMBERS_MAX, check_size
 from replica.core.rows import get_clock
-from replica.core.storage import Snapshot, Transaction
+from replica.core.storage import Snapshot, Table, Transaction
 
 __all__ = [
     "Learned",
@@ -96,7 +97,8 @@ def learn(
     """Take in what a peer says.
 
     ``speaker`` is the peer's statement about itself, with the clock of the message; it may be empty in
-    messages that do not begin a stream. What is not new changes no row.
+    messages that do not begin a stream. What is not new changes no row. Raises ProtocolError, before the
+    first change, for what grows beyond any fleet.
     """
     own = get_clock(transaction)
     merged, others = speaker, []
@@ -107,29 +109,30 @@ def learn(
                 merged = replace(merged, clock=clock, knows={**merged.knows, **statement.knows})
         else:
             others.append(statement)
-    ever = get_marks(transaction) > 0
     doubt: Doubt | None = None
-    joined, replaced, lost, listing = [], [], [], []
+    joined, replaced, lost = [], [], []
+    moved: dict[str, Member] = {}
     for statement in (merged, *others):
         doubt = doubt or _doubt(identity, own, statement, speaker.cluster)
         if statement.cluster == identity.cluster:
             continue
-        before = get_member(transaction, statement.cluster)
+        before = moved.get(statement.cluster) or get_member(transaction, statement.cluster)
         after = _learned(before, statement, now, direct=statement is merged)
-        misled = before is None
         if before is None:
             joined.append(after.cluster)
         elif _incarnation(before.known) != _incarnation(after.known) and before.known and after.known:
             replaced.append(after.cluster)
             if not before.known.clock.leq(after.known.clock):
                 lost.append(after.cluster)
-                misled = True
         if before is None or _moved(before, after, grain(max_silence)):
-            put_member(transaction, after)
-        if misled and ever:
-            listing.append(after.cluster)
-    if listing:
-        put_on_list(transaction, listing)
+            moved[after.cluster] = after
+    if transaction.count(Table.MEMBERS) + len(joined) > MEMBERS_MAX:
+        raise ProtocolError(f"it names more than {MEMBERS_MAX} members")
+    for after in moved.values():
+        put_member(transaction, after)
+    misled = [*joined, *lost]
+    if misled and get_marks(transaction):
+        put_on_list(transaction, misled)
     return Learned(doubt, tuple(joined), tuple(replaced), tuple(lost))
 
 
@@ -168,6 +171,7 @@ def _learned(member: Member | None, statement: Statement, now: Millis, *, direct
         member = replace(member, known=stated, candidate=None, stable=None)
     elif statement.incarnation == known.incarnation:
         clock = known.clock.join(statement.clock)
+        check_size(clock)
         newest = _newest(known.knows, statement.knows)
         if clock is not known.clock or newest is not known.knows:
             member = replace(member, known=Stated(known.incarnation, clock, newest))

@@ -1,7 +1,7 @@
 """What replicas say to each other (DESIGN sections 5 to 8), mirroring ``proto/ricordo/v1/replication.proto``.
 
-Plain values: a shell encodes and decodes them, a simulator hands them over as they are. :func:`check` refuses
-what no honest replica says, before anything is made of it.
+Plain values: a shell encodes and decodes them, a simulator hands them over as they are. What no honest
+replica says is refused by :mod:`replica.core.protocol`, before anything is made of it.
 
 A consumer sends :class:`Hello`, then :class:`Ack`, :class:`RangeAck` and :class:`Heartbeat`; a supplier sends
 :class:`Welcome`, then :class:`Batch`, :class:`Outline`, :class:`Range` and :class:`Heartbeat`.
@@ -10,14 +10,12 @@ A consumer sends :class:`Hello`, then :class:`Ack`, :class:`RangeAck` and :class
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TypeAlias
 
 from crdt.clock import EMPTY_CLOCK, Clock
 from crdt.dot import Incarnation, Millis
-from crdt.key import InvalidKey, check_component
 from replica.core.rows import Cursor, StoreId
 
 __all__ = [
@@ -46,16 +44,12 @@ __all__ = [
     "SupplierMessage",
     "Verdict",
     "Welcome",
-    "check",
 ]
 
 PROTOCOL_VERSION = 1
 
 OUTLINE_PARTS = 64
 """The most parts of one outline."""
-
-_MEMBERS_MAX = 10_000
-_ID_BYTES = 16
 
 
 class ProtocolError(Exception):
@@ -365,111 +359,3 @@ class Fetched:
     register: bytes | None
     """In a frame, as in :class:`Change`; none: the peer has no register there."""
     clock: Clock
-
-
-# --- checks
-
-
-def check(message: ConsumerMessage | SupplierMessage) -> None:
-    """Raise ProtocolError if no honest replica says this. Registers are checked where they are decoded."""
-    match message:
-        case Hello() | Welcome():
-            _check_cluster(message.cluster)
-            _check_ids(message.incarnation, message.store_id)
-            _check_clock(message.clock)
-            if isinstance(message, Hello):
-                if message.cursor is not None:
-                    _check_ids(message.cursor.store_id)
-                if message.resume is not None:
-                    _check_ids(message.resume.store_id)
-            else:
-                _check_listed(message.must_reconcile)
-        case Ack() | RangeAck():
-            _check_ids(message.store_id)
-        case Batch() | Range() | Outline():
-            _check_ids(message.store_id, message.for_incarnation, message.for_store_id)
-        case Heartbeat():
-            pass
-    match message:
-        case Batch():
-            _check_clock(message.clock)
-            _check_listed(message.must_reconcile)
-            _check_members(message.members)
-            if message.upto < message.after:
-                raise ProtocolError("a batch ends before the cursor that it continues")
-            keys = {change.key for change in message.changes}
-            if len(keys) != len(message.changes):
-                raise ProtocolError("a batch names a key twice")
-        case Range():
-            _check_clock(message.clock)
-            _check_listed(message.must_reconcile)
-            _check_members(message.members)
-            _check_ascending([message.start, *(change.key + b"\0" for change in message.changes)])
-            if message.stop and message.stop <= message.start:
-                raise ProtocolError("a range ends before it starts")
-            if message.stop and message.changes and message.changes[-1].key >= message.stop:
-                raise ProtocolError("a range holds a key beyond its end")
-        case Outline():
-            if not 0 < len(message.parts) <= OUTLINE_PARTS or message.level < 1:
-                raise ProtocolError("an outline has too many parts, none, or no level")
-            if any(not part.stop for part in message.parts[:-1]):
-                raise ProtocolError("a part of an outline that is not the last has no end")
-            stops = [part.stop for part in message.parts if part.stop]
-            _check_ascending([message.start, *stops])
-        case _:
-            pass
-    if isinstance(message, Hello | Ack | Welcome | Heartbeat):
-        _check_knowledge(message.knowledge)
-
-
-def _check_cluster(cluster: str) -> None:
-    try:
-        check_component("cluster", cluster)
-    except InvalidKey as error:
-        raise ProtocolError(f"a cluster id {error.reason}") from None
-    if any(character.isspace() for character in cluster):
-        raise ProtocolError("a cluster id holds whitespace")
-
-
-def _check_ids(*ids: bytes) -> None:
-    if any(len(one) != _ID_BYTES for one in ids):
-        raise ProtocolError(f"an incarnation or store id is not {_ID_BYTES} bytes long")
-
-
-def _check_clock(clock: Clock) -> None:
-    for actor in clock.runs:
-        _check_cluster(actor.cluster)
-        _check_ids(actor.incarnation)
-
-
-def _check_members(members: Iterable[str]) -> None:
-    for count, member in enumerate(members):
-        _check_cluster(member)
-        if count >= _MEMBERS_MAX:
-            raise ProtocolError(f"more than {_MEMBERS_MAX} members are named")
-
-
-def _check_listed(listed: tuple[Listed, ...]) -> None:
-    _check_members(entry.cluster for entry in listed)
-    if any(entry.number < 1 for entry in listed):
-        raise ProtocolError("an entry of the list of members that must reconcile has no number")
-
-
-def _check_knowledge(knowledge: Knowledge) -> None:
-    _check_members(statement.cluster for statement in knowledge)
-    for statement in knowledge:
-        if statement.incarnation is None:
-            if statement.clock or statement.knows:
-                raise ProtocolError("a statement about a member that was never heard says what it has seen")
-        else:
-            _check_ids(statement.incarnation)
-        _check_clock(statement.clock)
-        _check_members(statement.knows)
-        _check_ids(*statement.knows.values())
-        if statement.age is not None and statement.age < 0:
-            raise ProtocolError("a statement comes from the future")
-
-
-def _check_ascending(keys: list[bytes]) -> None:
-    if any(not low < high for low, high in pairwise(keys)):
-        raise ProtocolError("keys are not in ascending order")

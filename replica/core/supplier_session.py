@@ -26,9 +26,9 @@ from replica.core.messages import (
     SupplierMessage,
     Verdict,
     Welcome,
-    check,
 )
 from replica.core.must_reconcile import get_list, leave_list
+from replica.core.protocol import check
 from replica.core.rows import Cursor, get_clock, get_sequence
 from replica.core.session import (
     Attendance,

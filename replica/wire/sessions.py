@@ -1,7 +1,7 @@
 """Between the core's messages of replication and protobuf's, both ways.
 
 What is not shaped like a message of an honest replica raises ProtocolError. Whether it makes sense is judged
-by :func:`replica.core.messages.check`, which every message that comes in passes here.
+by :func:`replica.core.protocol.check`, which every message that comes in passes here.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from replica.core.messages import (
     SupplierMessage,
     Verdict,
     Welcome,
-    check,
 )
+from replica.core.protocol import check
 from replica.core.rows import Cursor
 from replica.wire import replication_pb2 as pb
 

@@ -23,8 +23,9 @@ from replica.core.membership import (
     tell,
     wake,
 )
-from replica.core.messages import Heartbeat, Knowledge, Listed, Statement
+from replica.core.messages import Heartbeat, Knowledge, Listed, ProtocolError, Statement
 from replica.core.must_reconcile import Moment, get_list, leave_list, put_on_list, take_over
+from replica.core.protocol import MEMBERS_MAX
 from replica.core.rows import put_clock
 from replica.core.storage import Transaction
 from tests.core.replication.small_fleet import LAPSE, Site, Stream, World, pull, sync
@@ -166,6 +167,19 @@ def test_an_open_stream_tells_what_moved_with_its_heartbeats() -> None:
     stream.beat()
     assert member_clock(a, "B") == b.clock()
     assert member_clock(b, "A") == a.clock()
+
+
+def test_a_peer_that_names_members_without_end_is_refused_and_changes_nothing() -> None:
+    own = site()
+    hear(own)
+    endless = tuple(Statement(f"M{number}", None) for number in range(MEMBERS_MAX))
+    with pytest.raises(ProtocolError):
+        hear(own, knowledge=endless)
+    with own.storage.snapshot() as snapshot:
+        assert get_member(snapshot, "M0") is None
+    huge = Clock({X: tuple(2 * number + 1 for number in range(1_000_002))})
+    with pytest.raises(ProtocolError):
+        hear(own, huge)
 
 
 # --- stable knowledge
