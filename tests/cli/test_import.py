@@ -6,12 +6,13 @@ import io
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from replica.cli.importing import Done, Import, Policy, read_lines
+from replica.cli.importing import Done, Import, Line, Policy, read_lines
 from replica.cli.notes import LINE_MAX_BYTES, InvalidLine
 from replica.client import Client
 from tests.cli.processes import COMMAND, Run, Serve, Served, environment, process, write_lines
@@ -122,6 +123,24 @@ def test_the_later_of_two_lines_of_a_key_wins(ricordo: Run, repo: str, tmp_path:
     done = ricordo("import", str(write_lines(tmp_path / "notes.jsonl", *lines)), "--json").value
     assert counts(done) == {"lines": 31, "created": 1, "updated": 30, "unchanged": 0, "refused": 0}
     assert ricordo("recall", f"repo/{repo}/mem/t/same", "--field", "title").out == b"title 0"
+
+
+def test_a_line_waits_for_an_earlier_one_of_its_key(served: Served, repo: str) -> None:
+    line = json.dumps(notes(repo, 1)[0]).encode() + b"\n"
+    read = 0
+
+    def lines() -> Iterator[Line]:
+        nonlocal read
+        for each in read_lines(io.BytesIO(line * 9)):
+            read += 1
+            yield each
+
+    with Client(served.address) as client:
+        steps = Import(client, Policy()).run(lines())
+        assert next(steps).lines == 1
+        # The first was written and settled before the second was sent; that ends where the third begins.
+        assert read == 3
+        assert [account.lines for account in steps][-1] == 9
 
 
 BAD: list[tuple[bytes | dict[str, Any], str]] = [
