@@ -40,7 +40,14 @@ def test_the_tour_ends_with_three_clusters_that_agree(tmp_path: Path) -> None:
         "RICORDO_TTL_DEFAULT": "1s",
     }
     done = subprocess.run(
-        DEMO, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=110, check=False
+        DEMO,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     assert not done.stderr
