@@ -22,7 +22,7 @@ from replica.client.admin import get_digest
 
 __all__ = ["digest"]
 
-TIMEOUT = "60s"
+TIMEOUT = "2m"
 
 Result = TypeVar("Result")
 Name = TypeVar("Name")
