@@ -49,23 +49,20 @@ def basis(register: Register, now: Millis) -> Basis:
 
 
 def saying_again(basis: Basis, edit: Edit) -> Edit:
-    """The edit, with ``kind`` and ``created_at`` put again where the entry has one value for them and the
-    edit has none.
+    """The edit, with what a creation set put again, so that an entry that survives a concurrent forget keeps
+    it.
 
-    So an entry that survives a concurrent forget keeps them.
+    Where concurrent creations disagree on ``created_at``, the one that is shown settles it: no caller could.
+    A ``kind`` in dispute is left to a caller who names one.
     """
     again = {
         name: shown(store).value
         for name in CREATION_FIELDS
-        if name not in edit.fields and (store := basis.record.fields.get(name)) and not concurrent(store)
+        if name not in edit.fields
+        and (store := basis.record.fields.get(name))
+        and (name == "created_at" or not concurrent(store))
     }
-    return Edit(
-        fields={**again, **edit.fields},
-        add_tags=edit.add_tags,
-        remove_tags=edit.remove_tags,
-        add_links=edit.add_links,
-        remove_links=edit.remove_links,
-    )
+    return replace(edit, fields={**again, **edit.fields})
 
 
 def _seen(siblings: Iterable[Sibling]) -> Clock:

@@ -87,10 +87,19 @@ def test_naming_the_kind_that_is_shown_settles_which_it_is(replica: Replica) -> 
     replica.arrive(sibling("us", fields={"kind": "Decision"}))
     carried = replica.remember(Remember(key=KEY, kind=Kind.MEMORY))
     assert (carried.kind, carried.kind_ignored) == ("Decision", True)
-    assert [field.field for field in replica.recall().concurrent] == ["kind", "created_at"]
+    assert [field.field for field in replica.recall().concurrent] == ["kind"]
     settled = replica.remember(Remember(key=KEY, kind=Kind.DECISION))
     assert (settled.kind, settled.kind_ignored) == ("Decision", False)
+    assert not replica.recall().concurrent
+
+
+def test_any_write_settles_which_of_two_creation_times_it_is(replica: Replica) -> None:
+    replica.arrive(sibling("eu", fields={"kind": "Note", "created_at": 5}, written_at=START - 1))
+    replica.arrive(sibling("us", fields={"kind": "Note", "created_at": 7}))
     assert [field.field for field in replica.recall().concurrent] == ["created_at"]
+    replica.remember(Remember(key=KEY, title="one"))
+    entry = replica.recall()
+    assert (entry.created_at, entry.concurrent) == (7, ())
 
 
 def test_a_field_that_is_named_settles_its_concurrent_values(replica: Replica) -> None:

@@ -297,10 +297,11 @@ class Fleet:
         living = self.accounts[key].living(replica.views[key], now)
         base = joined(self.folded(replica, key, now))
         fields = dict(edit.fields)
-        for name in ("kind", "created_at"):
-            values = {element.value for element in base.store("field", name)}
-            if name not in fields and len(values) == 1:
-                fields[name] = values.pop()
+        kinds, times = base.store("field", "kind"), base.store("field", "created_at")
+        if "kind" not in fields and len({element.value for element in kinds}) == 1:
+            fields["kind"] = kinds[0].value
+        if "created_at" not in fields and times:
+            fields["created_at"] = max(times, key=lambda element: (element.written_at, element.dot)).value
         expected = None if living is None else living[1]
         if ttl is not None:
             expected = max(expected or 0, now + ttl)

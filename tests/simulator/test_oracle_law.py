@@ -142,9 +142,10 @@ class Literal:
     ) -> bool:
         base = self.fold(self.readable())
         named = dict(fields)
-        for name in ("kind", "created_at"):
-            if len(texts := self.distinct(base, name)) == 1:
-                named[name] = texts.pop()
+        if len(kinds := self.distinct(base, "kind")) == 1:
+            named["kind"] = kinds.pop()
+        if (time := self.shown(base, "created_at")) is not None:
+            named["created_at"] = time
         shown = self.shown(base, "kind")
         if kind is not None and kind == shown:
             named["kind"] = kind

@@ -37,16 +37,16 @@ class Edit:
     def carry_on(self, graph: Graph, write: int, base: Content, kind: str | None) -> bool:
         """Record the content of a write over `base`; returns whether the `kind` it names was ignored.
 
-        Kind and creation time are put again where they are not in dispute. A kind in dispute is settled by
-        naming the one that is shown, an unknown one by naming any (decision 0003); no write settles a
-        creation time in dispute.
+        The kind is put again where it is not in dispute. A kind in dispute is settled by naming the one that
+        is shown, an unknown one by naming any (decision 0003). The shown creation time is put again always:
+        that settles a dispute.
         """
         fields = dict(self.fields)
-        for name in (KIND, CREATED_AT):
-            values = graph.differing(base, name)
-            if len(values) == 1:
-                fields[name] = values[0]
-        kinds = base.fields.get(KIND, ())
+        kinds, times = base.fields.get(KIND, ()), base.fields.get(CREATED_AT, ())
+        if len(graph.differing(base, KIND)) == 1:
+            fields[KIND] = graph.values[KIND, kinds[0]]
+        if times:
+            fields[CREATED_AT] = graph.values[CREATED_AT, times[0]]
         agreed = not kinds or graph.values[KIND, kinds[0]] == kind
         if kind is not None and agreed:
             fields[KIND] = kind
