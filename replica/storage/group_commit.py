@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -124,9 +124,9 @@ class GroupCommit:
         if not self._callers and not self._committing:
             self._idle.set()
 
-    def _answer(self, pieces: list[_Piece], wrote: bool) -> None:
-        for piece in pieces:
-            piece.answer()
+    def _answer(self, answers: Sequence[tuple[_Piece, BaseException | None]], wrote: bool) -> None:
+        for piece, error in answers:
+            piece.answer(error)
         if wrote:
             for callback in self._callbacks:
                 try:
@@ -144,10 +144,8 @@ class GroupCommit:
             _log.exception("the writer failed")
             failure = StorageError("the writer failed, and whether anything was written is not known")
             failure.__cause__ = error
-            pieces = [piece for piece in batch if not piece.settled]
-            for piece in pieces:
-                piece.error = failure
-            self._settle(pieces, False, loop)
+            # Those that are answered already are not answered again.
+            loop.call_soon_threadsafe(self._answer, [(piece, failure) for piece in batch], False)
         finally:
             loop.call_soon_threadsafe(self._end)
 
@@ -173,37 +171,30 @@ class GroupCommit:
                 for piece in pieces:
                     piece.error = error
                 writes = 0
-            self._settle(pieces, writes > 0, loop)
+            answers = [(piece, piece.error) for piece in pieces]
+            loop.call_soon_threadsafe(self._answer, answers, writes > 0)
             return
-
-    def _settle(self, pieces: list[_Piece], wrote: bool, loop: asyncio.AbstractEventLoop) -> None:
-        """Leave the answers, which are final, to the event loop."""
-        for piece in pieces:
-            piece.settled = True
-        loop.call_soon_threadsafe(self._answer, pieces, wrote)
 
 
 class _Piece:
     """One submission: what to run, and who waits for it."""
 
-    __slots__ = ("done", "error", "run", "settled")
+    __slots__ = ("done", "error", "run")
 
     def __init__(self, run: Callable[[Transaction], None], done: asyncio.Future[None]) -> None:
         self.run = run
         self.done = done
         self.error: BaseException | None = None
-        """Why nothing of it is written, as of the last attempt."""
-        self.settled = False
-        """Whether there will be no other attempt."""
+        """Why nothing of it is written, as of the last attempt; the thread's."""
 
-    def answer(self) -> None:
-        """Tell whoever waits."""
+    def answer(self, error: BaseException | None) -> None:
+        """Tell whoever waits, unless it is told already or has gone."""
         if self.done.done():
             return
-        if self.error is None:
+        if error is None:
             self.done.set_result(None)
         else:
-            self.done.set_exception(self.error)
+            self.done.set_exception(error)
 
 
 class _Spoilt(Exception):

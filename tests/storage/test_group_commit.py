@@ -238,31 +238,60 @@ async def test_a_full_store_fails_the_large_and_not_the_small(tmp_path: Path) ->
     store.close()
 
 
-async def test_a_write_that_fitted_beside_a_large_one_is_judged_anew_without_it(tmp_path: Path) -> None:
-    """It was refused because of what the large one wrote; but that was never written."""
-    store = Watched(LmdbStorage.open(tmp_path / "data", map_limit=1 << 20))
+async def test_a_write_that_was_refused_because_of_one_that_did_not_fit_is_judged_anew() -> None:
+    refusals = iter([False, True, True, False])
+    store = Watched(MemoryStorage(refuse_commit=lambda: next(refusals)))
     writer = GroupCommit(store)
     first = await held_up(store, writer)
-
-    def large(transaction: Transaction) -> None:
-        transaction.put(META, b"name", b"large")
-        transaction.put(META, b"body", bytes(1 << 21))
 
     def create(transaction: Transaction) -> str:
         if transaction.get(META, b"name") is not None:
             raise RefusedError
-        transaction.put(META, b"name", b"small")
+        transaction.put(META, b"name", b"created")
         return "created"
 
-    tasks = [asyncio.create_task(writer.submit(work)) for work in (large, create)]
+    tasks = [asyncio.create_task(writer.submit(create)) for _ in range(2)]
     await settled(tasks)
     store.open.set()
+    # Together they do not fit, and neither does the first alone, which the second had been refused for.
     with pytest.raises(StorageFull):
         await tasks[0]
     assert await tasks[1] == "created"
     await first
     await writer.close()
-    store.close()
+
+
+async def test_what_is_too_much_for_one_transaction_is_written_in_several() -> None:
+    class Narrow:
+        """A transaction that takes three writes."""
+
+        def __init__(self, transaction: Transaction) -> None:
+            self.get, self.items, self.count = transaction.get, transaction.items, transaction.count
+            self.delete = transaction.delete
+            self.inner = transaction
+
+        @property
+        def writes(self) -> int:
+            return self.inner.writes
+
+        def put(self, table: Table, key: bytes, value: bytes) -> None:
+            if self.writes == 3:
+                raise StorageFull("too large")
+            self.inner.put(table, key, value)
+
+    class NarrowStore(Watched):
+        def run(self, work: Callable[[Transaction], T]) -> T:
+            return super().run(lambda transaction: work(Narrow(transaction)))
+
+    store = NarrowStore(MemoryStorage())
+    writer = GroupCommit(store)
+    first = await held_up(store, writer)
+    tasks = [asyncio.create_task(writer.submit(putting(b"%d" % number))) for number in range(9)]
+    await settled(tasks)
+    store.open.set()
+    await asyncio.gather(first, *tasks)
+    assert len(rows(store)) == 10
+    await writer.close()
 
 
 async def test_when_every_commit_fails_for_want_of_room_every_caller_hears_of_it(tmp_path: Path) -> None:
@@ -291,6 +320,32 @@ async def test_an_unexpected_failure_is_told_to_all_and_the_writer_goes_on(
     assert "the writer failed" in caplog.text
     store.fault = lambda: None
     assert await writer.submit(putting(b"a")) == b"a"
+
+
+async def test_a_failure_does_not_touch_what_was_committed_before_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refusals = iter([False, True, False])
+    store = Watched(MemoryStorage(refuse_commit=lambda: next(refusals)))
+    writer = GroupCommit(store)
+    first = await held_up(store, writer)
+    tasks = [asyncio.create_task(writer.submit(putting(b"%d" % number))) for number in range(2)]
+    await settled(tasks)
+    runs: list[int] = []
+
+    def fault() -> None:
+        runs.append(len(runs))
+        # The first commit, the two together, one of them; then the other.
+        if len(runs) == 4:
+            raise MemoryError
+
+    store.fault = fault
+    store.open.set()
+    assert await tasks[0] == b"0"
+    with pytest.raises(StorageError, match="not known"):
+        await tasks[1]
+    await first
+    await writer.close()
 
 
 async def test_callbacks_hear_of_commits_that_wrote_something(store: Watched, writer: GroupCommit) -> None:
@@ -336,6 +391,22 @@ async def test_close_drains_what_was_submitted_and_takes_no_more(store: Watched)
     assert all(task.done() for task in [first, *tasks])
     assert len(rows(store)) == 21
     await writer.close()
+
+
+async def test_close_waits_for_a_caller_that_waits_for_room(store: Watched) -> None:
+    writer = GroupCommit(store, max_waiting=1)
+    first = await held_up(store, writer)
+    tasks = [asyncio.create_task(writer.submit(putting(b"%d" % number))) for number in range(2)]
+    await settled(tasks)
+    # What is in the queue has gone when its turn comes; what waits for its place has not.
+    tasks[0].cancel()
+    closing = asyncio.create_task(writer.close())
+    await settled([closing])
+    store.open.set()
+    await closing
+    assert tasks[1].done()
+    assert await tasks[1] == b"1"
+    await first
 
 
 async def test_close_waits_for_a_commit_whose_caller_has_gone(store: Watched) -> None:
