@@ -145,8 +145,8 @@ class RememberRequest(_message.Message):
     expiry of a live entry stays; a new one takes the repository's default.
     """
     durable: _builtins.bool
-    """The new entry is to have no expiry, whatever the repository's default. It makes no ephemeral entry
-    durable, and yields to `ttl_seconds`; the response says when it was ignored.
+    """The new entry is to have no expiry, whatever the repository's default. With `ttl_seconds` refused. It makes
+    no ephemeral entry durable; the response says when it was ignored.
     """
     create_only: _builtins.bool
     """Refuse to write over a live entry."""
