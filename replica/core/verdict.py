@@ -118,16 +118,12 @@ def _rolled_back(known: Known, hello: Hello) -> bool:
     member = known.member
     if member is None:
         return False
-    acknowledged = member.acknowledged
+    acknowledged, cursor, store_id = member.acknowledged, hello.cursor, known.identity.store_id
+    applied = cursor.sequence if cursor is not None and cursor.store_id == store_id else 0
     if (
         acknowledged is not None
-        and acknowledged.incarnation == hello.incarnation
-        and acknowledged.store_id == known.identity.store_id
-        and (
-            hello.cursor is None
-            or hello.cursor.store_id != acknowledged.store_id
-            or hello.cursor.sequence < acknowledged.sequence
-        )
+        and (acknowledged.incarnation, acknowledged.store_id) == (hello.incarnation, store_id)
+        and acknowledged.sequence > applied
     ):
         return True
     return (

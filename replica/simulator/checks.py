@@ -26,7 +26,7 @@ __all__ = ["check_clock", "check_fleet", "drain", "heal"]
 
 _ROUNDS = 40
 _DRAINS = 30
-_PAUSE = 25_000
+_PAUSE = 20_000
 _FEW = 3
 _PATIENCE = 2_000
 """How many messages one stream may need in one round; more would never end."""

@@ -72,7 +72,7 @@ FAULTS: Mapping[str, Callable[[_Target], Step]] = {
     "clock step": lambda target: Turn(target.one, target.chance.choice((-2_000, -300, 0, 300, 2_000))),
     "wild clock": lambda target: Turn(target.one, target.chance.choice((-600_000, -90_000, 90_000, 600_000))),
     "damaged row": lambda target: Damage(target.one, target.chance.randrange(target.setup.keys)),
-    "silence": lambda target: Pass(80_000),
+    "silence": lambda target: Pass(150_000),
     "lost disk": lambda target: Wipe(target.one),
     "copied disk": lambda target: Save(target.one),
     "rolled-back disk": lambda target: Rollback(target.one),
@@ -101,7 +101,7 @@ PROFILES: Mapping[str, Profile] = {
         },
         (0, 0, -2_000, 2_000),
         purges=True,
-        max_silence=60_000,
+        max_silence=120_000,
         forgiving=True,
     ),
 }

@@ -111,7 +111,8 @@ class Process:
     def wipe(self, now: Millis) -> None:
         """Lose the disk, and start on an empty one."""
         self.storage = self._disk()
-        self.last, self.start_seen = None, None
+        self.refusals = 0
+        self.last, self.start_seen, self._suspect = None, None, False
         self.attendance = Attendance()
         self.identity = self._begin(now)
 
@@ -125,7 +126,7 @@ class Process:
         """Start again, on the disk as it is or on a copy. ``ask`` puts a question to the peers in reach."""
         if copy is not None:
             self.storage = copy.storage.copy()
-            self.last, self.start_seen = None, copy.start
+            self.last, self.start_seen, self._suspect = None, copy.start, True
         self.attendance = Attendance()
         self.refusals = 0
         self.identity = self._begin(now)

@@ -52,3 +52,14 @@ def test_a_batch_does_not_go_beyond_a_damaged_row_that_a_crash_would_hide() -> N
         remember at=b key=0
         """
     )
+
+
+def test_a_replica_rolled_back_to_before_it_acknowledged_an_empty_log_is_served() -> None:
+    check(
+        """
+        fleet replicas=4 keys=1 links=["ab","ac","ad","bc"] forgiving=true
+        save at=d
+        pull at=d source=a
+        rollback at=d
+        """
+    )
