@@ -377,6 +377,8 @@ def test_of_revisions_of_one_time_those_with_greater_dots_are_newer_then_those_o
     assert [key.field for key in after_a_write(with_revisions(*rows))] == [
         f"field {number:02}" for number in range(8, 40)
     ]
+    rows = [(f"field {40 - number:02}", Dot(US, number + 1), 7, "x") for number in range(40)]
+    assert [key.dot.counter for key in after_a_write(with_revisions(*rows))] == list(range(9, 41))
     one = ("title", Dot(EU, 50), 9, "x")
     assert RevisionKey("title", one[1]) in after_a_write(
         with_revisions(one, *(("title", Dot(US, counter), 8, "x") for counter in range(1, 41)))

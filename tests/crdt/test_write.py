@@ -402,6 +402,15 @@ def test_where_concurrent_creations_disagree_a_write_carries_both_as_they_are() 
     assert record_of(sibling).fields["kind"] == read(register).fields["kind"]
 
 
+def test_where_concurrent_creations_disagree_on_their_time_the_next_write_settles_it() -> None:
+    earlier, later = remember((), Dot(EU, 1), created_at=5), remember((), Dot(US, 1), created_at=3, at=LATER)
+    register = meet(earlier, later)
+    assert saying(register) == {"kind": "Note", "created_at": 3}
+    (sibling,) = remember(register, Dot(AP, 1), title="t")
+    assert record_of(sibling).fields["created_at"] == {Dot(AP, 1): Value(3, NOW)}
+    assert record_of(sibling).revisions.keys() == {RevisionKey("created_at", Dot(EU, 1))}
+
+
 def test_naming_the_shown_kind_collapses_the_others() -> None:
     register = meet(remember((), Dot(EU, 1), kind="Note"), remember((), Dot(US, 1), kind="Decision"))
     assert shown_fields(read(register))["kind"] == "Decision"
