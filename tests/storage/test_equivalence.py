@@ -147,4 +147,4 @@ def outcome(question: Callable[[T], object], asked: T) -> object:
 
 
 TestStores = Stores.TestCase
-TestStores.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestStores.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

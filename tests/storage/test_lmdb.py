@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,21 @@ def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
         name = table.value.encode()
         assert rows(store, table) == [(b"a", b"A"), (name, name.upper())]
     store.close()
+
+
+def test_a_store_keeps_its_place_when_it_is_moved_and_a_copy_has_another(tmp_path: Path) -> None:
+    def place(directory: Path) -> bytes:
+        store = LmdbStorage.open(directory)
+        fill(store, b"a")
+        store.close()
+        return store.place
+
+    first = place(tmp_path / "first")
+    assert place(tmp_path / "first") == first
+    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    assert place(tmp_path / "second") != first
+    (tmp_path / "first").rename(tmp_path / "third")
+    assert place(tmp_path / "third") == first
 
 
 def test_the_statistics_follow_the_store(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def fragmented(directory: Path, seed: int) -> None:
 
 def test_a_whole_store_is_never_refused_though_lmdb_may_leave_its_end_unwritten(tmp_path: Path) -> None:
     unwritten = 0
-    for seed in (1, 2, 23, 39):
+    for seed in (23, 39):
         directory = tmp_path / str(seed)
         directory.mkdir()
         path = directory / "data.mdb"

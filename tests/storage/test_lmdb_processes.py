@@ -96,7 +96,7 @@ def test_the_environment_does_not_choose_the_format(tmp_path: Path, monkeypatch:
 def test_after_any_number_of_kills_every_acknowledged_row_is_there(tmp_path: Path) -> None:
     chance = random.Random(5)
     acknowledged = -1
-    for _ in range(8):
+    for _ in range(6):
         with start("count_up", tmp_path) as writer:
             assert writer.stdout is not None
             for _ in range(chance.randrange(1, 400)):
