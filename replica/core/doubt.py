@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from crdt.dot import Incarnation, Millis
 from replica.core.identity import Entropy, Identity, begin_anew
 from replica.core.messages import Answer
-from replica.core.rows import get_clock, get_cursor
+from replica.core.rows import get_clock, get_cursor, get_meta, put_meta
 from replica.core.storage import Snapshot, Transaction
 from replica.core.underway import clear_underway
 
-__all__ = ["Doubt", "doubt_at_start", "settle"]
+__all__ = ["Doubt", "doubt_at_start", "doubt_of_place", "settle"]
+
+_PLACE = "place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,19 @@ def settle(transaction: Transaction, doubt: Doubt, now: Millis, entropy: Entropy
     """Begin a new incarnation. Every session of the old one has to end; peers reconcile with the new one."""
     clear_underway(transaction)
     return begin_anew(transaction, now, entropy, above=doubt.above)
+
+
+def doubt_of_place(transaction: Transaction, place: bytes) -> Doubt | None:
+    """Whether this store is a copy: it does not lie where it was left. Where it lies now is noted.
+
+    ``place`` tells a store from every copy of its files. The original may run on, or come back: no peer could
+    tell the two apart, and they would mint the same dots.
+    """
+    noted = get_meta(transaction, _PLACE)
+    if noted == place:
+        return None
+    put_meta(transaction, _PLACE, place)
+    return None if noted is None else Doubt("the data directory is a copy")
 
 
 def doubt_at_start(
@@ -56,7 +71,9 @@ def doubt_at_start(
             newest = answer.incarnation
         cursor = get_cursor(snapshot, cluster)
         applied = cursor.sequence if cursor is not None and cursor.store_id == answer.store_id else 0
-        if answer.incarnation is not None and answer.incarnation > identity.incarnation:
+        if answer.connected:
+            reasons.append(f"{cluster} is connected to another replica with this very store")
+        elif answer.incarnation is not None and answer.incarnation > identity.incarnation:
             reasons.append(f"{cluster} has heard of a newer incarnation of this replica")
         elif answer.clock.top(identity.actor) > own.top(identity.actor):
             reasons.append(f"{cluster} has writes of this replica that this replica does not have")

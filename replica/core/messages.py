@@ -349,6 +349,9 @@ class Answer:
     """The greatest sequence of its store that the asker, in this very incarnation, has acknowledged."""
     filling: bool
     """It is new, or filling itself or reconciling, and cannot be relied on."""
+    connected: bool = False
+    """A stream with the very store that asks is open: another replica has it, or the last connection of the
+    one that asks has not ended yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,10 @@ class Attendance:
         there = self._present.get(cluster, {})
         return next((one for holder, one in there.items() if holder is not session and one != claimed), None)
 
+    def is_present(self, cluster: str, present: Present) -> bool:
+        """Whether this store speaks for the cluster on a stream that is open."""
+        return present in self._present.get(cluster, {}).values()
+
     def enter(self, cluster: str, session: object, present: Present) -> None:
         """A session was accepted."""
         self._present.setdefault(cluster, {})[session] = present

@@ -189,8 +189,13 @@ def read_range(
     return ReadRange(read, damaged)
 
 
-def answer(snapshot: Snapshot, identity: Identity, question: Question) -> Answer:
-    """What this replica has seen of one that asks at its start (section 8)."""
+def answer(
+    snapshot: Snapshot, identity: Identity, question: Question, *, connected: bool = False
+) -> Answer:
+    """What this replica has seen of one that asks at its start (section 8).
+
+    ``connected``: a stream with that very store is open.
+    """
     member = get_member(snapshot, question.cluster)
     known = None if member is None else member.known
     return Answer(
@@ -200,4 +205,5 @@ def answer(snapshot: Snapshot, identity: Identity, question: Question) -> Answer
         clock=EMPTY_CLOCK if known is None else known.clock,
         acknowledged=get_acknowledged(snapshot, identity, question.cluster, question.incarnation),
         filling=busy_with(snapshot) is not None,
+        connected=connected,
     )

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ask", "connection", "fetch"]
 
+_AGAIN = 0.05
+"""Seconds between two questions to one peer."""
+
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", REPLICATION_MESSAGE_MAX),
     # A half-open connection goes unnoticed without pings.
@@ -42,16 +45,28 @@ async def connection(address: str) -> AsyncIterator[ReplicationAsyncStub]:
 
 
 async def ask(peers: Mapping[str, str], question: Question, seconds: float) -> Mapping[str, Answer]:
-    """Put the question to every peer; the answers of those that answer in time, by cluster."""
+    """Put the question to every peer; the answers of those that answer in time, by cluster.
+
+    A peer that says it is connected to the very store that asks is asked again while there is time: the last
+    connection of a replica that was killed takes a moment to end.
+    """
+    clock = asyncio.get_running_loop().time
+    ends = clock() + seconds
 
     async def ask_one(cluster: str, address: str) -> Answer | None:
+        answer: Answer | None = None
         async with connection(address) as stub:
-            try:
-                message = await stub.Ask(question_message(question), timeout=seconds, wait_for_ready=True)
-                answer = read_answer(message)
-            except (grpc.aio.AioRpcError, ProtocolError):
-                return None
-        return answer if answer.cluster == cluster else None
+            while answer is None or (answer.connected and clock() + _AGAIN < ends):
+                if answer is not None:
+                    await asyncio.sleep(_AGAIN)
+                try:
+                    message = await stub.Ask(
+                        question_message(question), timeout=ends - clock(), wait_for_ready=True
+                    )
+                    answer = read_answer(message)
+                except (grpc.aio.AioRpcError, ProtocolError):
+                    break
+        return answer if answer is not None and answer.cluster == cluster else None
 
     answers = await asyncio.gather(*(ask_one(cluster, address) for cluster, address in peers.items()))
     return {answer.cluster: answer for answer in answers if answer is not None}

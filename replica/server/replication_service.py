@@ -13,6 +13,7 @@ from replica.core.messages import ConsumerMessage, Kind, ProtocolError, Supplier
 from replica.core.session import Outcome
 from replica.core.supplier import answer
 from replica.core.supplier_session import SupplierSession
+from replica.core.verdict import Present
 from replica.logs import logger
 from replica.server.fleet import Fleet
 from replica.server.peer_book import Peer, PeerBook
@@ -61,8 +62,10 @@ class ReplicationService(ReplicationServicer):
 
     async def Ask(self, request: pb.AskRequest, context: Context) -> pb.AskResponse:
         question = read_question(request)
+        claimed = Present(question.incarnation, question.store_id)
+        connected = self._fleet.attendance.is_present(question.cluster, claimed)
         with self._runtime.snapshot() as snapshot:
-            return answer_message(answer(snapshot, self._runtime.identity, question))
+            return answer_message(answer(snapshot, self._runtime.identity, question, connected=connected))
 
     async def Fetch(self, request: pb.FetchRequest, context: Context) -> pb.FetchResponse:
         if len(request.keys) > _FETCH_MAX:

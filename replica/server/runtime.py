@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from crdt.dot import Millis
 from replica.config import Config
+from replica.core.doubt import Doubt, doubt_of_place, settle
 from replica.core.identity import Entropy, Identity, begin_store, read_identity
 from replica.core.limits import Limits
 from replica.core.membership import configure, slowest, wake
@@ -26,12 +27,14 @@ from replica.core.policy import TtlPolicy
 from replica.core.storage import Snapshot, Transaction
 from replica.core.underway import refresh
 from replica.core.walk import Walk
+from replica.logs import logger
 from replica.storage.group_commit import GroupCommit
 from replica.storage.lmdb_store import LmdbStorage
 
 __all__ = ["Clock", "Runtime", "system_clock"]
 
 _T = TypeVar("_T")
+_log = logger()
 _STEP_ROWS = 100
 """What a step of a walk may take of the event loop's time: some milliseconds."""
 
@@ -77,14 +80,19 @@ class Runtime:
         try:
             now = clock()
 
-            def begin(transaction: Transaction) -> Identity:
+            def begin(transaction: Transaction) -> tuple[Identity, Doubt | None]:
                 identity = begin_store(transaction, config.cluster, now, entropy)
+                doubt = doubt_of_place(transaction, storage.place)
+                if doubt is not None:
+                    identity = settle(transaction, doubt, now, entropy)
                 configure(transaction, identity, {*config.peers, *stored_peers(transaction)}, now)
                 wake(transaction, now)
                 refresh(transaction, now)
-                return identity
+                return identity, doubt
 
-            identity = storage.run(begin)
+            identity, doubt = storage.run(begin)
+            if doubt is not None:
+                _log.warning("began a new incarnation", reason=doubt.reason)
             return cls(config, storage, identity, clock, entropy)
         except BaseException:
             storage.close()

@@ -27,6 +27,7 @@ __all__ = [
     "examine",
     "finish_store",
     "make_directory",
+    "place_of",
     "unusable",
 ]
 
@@ -102,6 +103,17 @@ def finish_store(directory: Path) -> None:
     _sync_directory(directory)
     (directory / _UNFINISHED_FILE).rename(directory / IDENTITY_FILE)
     _sync_directory(directory)
+
+
+def place_of(directory: Path) -> bytes:
+    """What tells the store in `directory` from every copy of it. Raises OSError.
+
+    It is the number of the identity file and the time of its last change as the file system keeps it, which
+    no program can set: the file is never touched again, and a copy of it is another file, made at another
+    time. A directory that is renamed keeps its place.
+    """
+    found = (directory / IDENTITY_FILE).stat()
+    return f"{found.st_ino} {found.st_ctime_ns}".encode()
 
 
 def _examine(directory: Path) -> DirectoryState:

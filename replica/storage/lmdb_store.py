@@ -34,6 +34,7 @@ from replica.storage.lmdb_directory import (
     examine,
     finish_store,
     make_directory,
+    place_of,
     unusable,
 )
 from replica.storage.lmdb_errors import translated
@@ -86,6 +87,8 @@ class LmdbStorage:
     def __init__(
         self, directory: Path, lock: ProcessLock, mapped: MappedStore, map_limit: int | None, patience: float
     ) -> None:
+        self.place = place_of(directory)
+        """What tells this store from every copy of its directory."""
         self._directory = directory
         self._lock = lock
         self._mapped: MappedStore | None = mapped
@@ -130,8 +133,9 @@ class LmdbStorage:
                 undo.callback(mapped.environment.close)
                 if state is not DirectoryState.STORE:
                     finish_store(directory)
+                store = cls(directory, lock, mapped, map_limit, patience)
                 undo.pop_all()
-                return cls(directory, lock, mapped, map_limit, patience)
+                return store
         except OSError as error:
             raise unusable(directory, error) from error
 

@@ -986,6 +986,7 @@ class AskResponse(_message.Message):
     CLOCK_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     FILLING_FIELD_NUMBER: _builtins.int
+    CONNECTED_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     """Who answers."""
     store_id: _builtins.bytes
@@ -995,6 +996,10 @@ class AskResponse(_message.Message):
     """The greatest sequence of its store that the asker, in the incarnation that asks, has acknowledged."""
     filling: _builtins.bool
     """It is new, fills itself or reconciles, and cannot be relied on."""
+    connected: _builtins.bool
+    """A stream with the very store that asks is open: another replica has it, or the last connection of the one
+    that asks has not ended yet.
+    """
     @_builtins.property
     def clock(self) -> Global___Clock:
         """What it knows that incarnation to have seen."""
@@ -1008,10 +1013,11 @@ class AskResponse(_message.Message):
         clock: Global___Clock | None = ...,
         acknowledged: _builtins.int | None = ...,
         filling: _builtins.bool = ...,
+        connected: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "acknowledged", b"acknowledged", "clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "acknowledged", b"acknowledged", "clock", b"clock", "cluster", b"cluster", "filling", b"filling", "incarnation", b"incarnation", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "acknowledged", b"acknowledged", "clock", b"clock", "cluster", b"cluster", "connected", b"connected", "filling", b"filling", "incarnation", b"incarnation", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
     _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015

@@ -433,6 +433,7 @@ def answer_message(answer: Answer) -> pb.AskResponse:
         clock=_clock(answer.clock),
         acknowledged=answer.acknowledged,
         filling=answer.filling,
+        connected=answer.connected,
     )
 
 
@@ -445,6 +446,7 @@ def read_answer(message: pb.AskResponse) -> Answer:
         clock=_read_clock(message.clock),
         acknowledged=message.acknowledged if message.HasField("acknowledged") else None,
         filling=message.filling,
+        connected=message.connected,
     )
 
 

@@ -177,13 +177,19 @@ def test_what_a_supplier_says_arrives(message: Welcome | Batch | Outline | Range
     assert from_supplier(pb.SupplierMessage.FromString(sent)) == message
 
 
-@given(clusters, incarnations, ids, clocks, st.none() | numbers, st.booleans())
+@given(clusters, incarnations, ids, clocks, st.none() | numbers, st.booleans(), st.booleans())
 def test_questions_and_answers_arrive(
-    cluster: str, incarnation: Incarnation, store: bytes, clock: Clock, acknowledged: int | None, new: bool
+    cluster: str,
+    incarnation: Incarnation,
+    store: bytes,
+    clock: Clock,
+    acknowledged: int | None,
+    new: bool,
+    connected: bool,
 ) -> None:
     question = Question(cluster, incarnation, store)
     assert read_question(question_message(question)) == question
-    answer = Answer(cluster, store, incarnation, clock, acknowledged, new)
+    answer = Answer(cluster, store, incarnation, clock, acknowledged, new, connected)
     assert read_answer(answer_message(answer)) == answer
     for register in (None, b"", b"x"):
         fetched = Fetched(b"k", register, clock)

@@ -8,7 +8,7 @@ import pytest
 
 from crdt.clock import EMPTY_CLOCK
 from crdt.dot import Incarnation
-from replica.core.doubt import Doubt, doubt_at_start, settle
+from replica.core.doubt import Doubt, doubt_at_start, doubt_of_place, settle
 from replica.core.identity import read_identity
 from replica.core.messages import Answer, Question
 from replica.core.rows import get_cursor
@@ -71,6 +71,22 @@ def test_a_peer_that_is_new_or_filling_does_not_count_as_asked() -> None:
     with c.storage.snapshot() as snapshot:
         assert busy_with(snapshot) == "B"
     assert doubt(a, asked(a, b, c)) is not None
+
+
+def test_a_peer_that_is_connected_to_this_very_store_leaves_a_doubt() -> None:
+    a, b, c = fleet()
+    answers = asked(a, b, c)
+    found = doubt(a, {**answers, "B": replace(answers["B"], connected=True)})
+    assert found is not None
+    assert "connected to another replica with this very store" in found.reason
+
+
+def test_a_store_that_lies_where_it_was_left_is_no_copy() -> None:
+    a, _, _ = fleet()
+    assert a.storage.run(lambda tx: doubt_of_place(tx, b"here")) is None
+    assert a.storage.run(lambda tx: doubt_of_place(tx, b"here")) is None
+    assert a.storage.run(lambda tx: doubt_of_place(tx, b"there")) is not None
+    assert a.storage.run(lambda tx: doubt_of_place(tx, b"there")) is None
 
 
 @pytest.mark.parametrize("what", ["write", "news"])
