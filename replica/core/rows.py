@@ -38,6 +38,7 @@ __all__ = [
     "StoreId",
     "changes_after",
     "clear_cursors",
+    "concurrent_siblings",
     "delete_register",
     "encodings",
     "expiries",
@@ -190,6 +191,8 @@ def put_register(transaction: Transaction, key: bytes, register: Register, *, or
     removed_at = _removal(register)
     if removed_at is not None:
         transaction.put(Table.TOMBSTONES, _expiry_key(removed_at, key), b"")
+    if len(register) > 1:
+        transaction.put(Table.CONCURRENT, key, seal_frame(key, _u64(len(register))))
     if isinstance(before, DamagedRow):
         recount(transaction, key)
     else:
@@ -224,6 +227,8 @@ def _forget_place(transaction: Transaction, key: bytes) -> bytes | DamagedRow | 
     removed_at = _removal(row.register)
     if removed_at is not None:
         transaction.delete(Table.TOMBSTONES, _expiry_key(removed_at, key))
+    if len(row.register) > 1:
+        transaction.delete(Table.CONCURRENT, key)
     return frame[12:]
 
 
@@ -238,6 +243,7 @@ def _search_place(transaction: Transaction, key: bytes) -> None:
         for place, _ in transaction.items(table):
             if place[8:] == key:
                 transaction.delete(table, place)
+    transaction.delete(Table.CONCURRENT, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +376,14 @@ def read_sequence(snapshot: Snapshot, key: bytes) -> int | None:
     """Where a key in store form stands in the change log; none when it has no register. Raises DamagedRow."""
     frame = snapshot.get(Table.REGISTERS, key)
     return None if frame is None else int.from_bytes(_open(Table.REGISTERS, key, frame)[:8], "big")
+
+
+def concurrent_siblings(snapshot: Snapshot) -> int:
+    """The number of siblings of all registers that have more than one. Raises DamagedRow."""
+    return sum(
+        int.from_bytes(_open(Table.CONCURRENT, key, frame), "big")
+        for key, frame in snapshot.items(Table.CONCURRENT)
+    )
 
 
 # --- what can be purged one day

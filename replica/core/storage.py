@@ -58,6 +58,8 @@ class Table(enum.Enum):
     """8-byte big-endian time of the last removal in ms, then the key, of registers of nothing but tombstones
     → empty.
     """
+    CONCURRENT = "concurrent"
+    """Key → the number of siblings, of registers that have more than one."""
     FINGERPRINTS = "fingerprints"
     """Level, then the key where a part of the store starts → the sum of its registers' hashes."""
     CLOCK = "clock"

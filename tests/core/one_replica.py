@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -14,7 +15,7 @@ from crdt.key import EntryKey
 from crdt.record import Record, Scalar, Value
 from crdt.register import Register, Sibling
 from replica.core.commands import Forget, Links, Remember, Update
-from replica.core.counts import Counts, get_counts
+from replica.core.counts import Counting, Counts, get_counts
 from replica.core.digest import Digest, get_digest
 from replica.core.entry import Entry, History
 from replica.core.errors import Code, Refused
@@ -120,8 +121,14 @@ class Replica:
             return get_digest(snapshot, self.now if at is None else at, repo_id)
 
     def counts(self) -> Counts:
+        """As every row says. While none is damaged the indexes say the same."""
+        counting = Counting(self.now)
         with self.storage.snapshot() as snapshot:
-            return get_counts(snapshot, self.now, undecodable=True)
+            counting.run(snapshot)
+            indexed = get_counts(snapshot, self.now)
+        if not counting.damaged:
+            assert replace(indexed, undecodable=counting.counts.undecodable) == counting.counts
+        return counting.counts
 
     def dump(self) -> Dump:
         """Everything that is stored."""
@@ -137,6 +144,11 @@ class Replica:
         with self.storage.transaction() as transaction:
             put_register(transaction, key.to_store(), register, origin=None)
             put_clock(transaction, before, after)
+
+    def row(self, key: EntryKey = KEY) -> bytes | None:
+        """The row of a key, as it lies in the store."""
+        with self.storage.snapshot() as snapshot:
+            return snapshot.get(Table.REGISTERS, key.to_store())
 
     def damage(self, key: EntryKey = KEY) -> None:
         """Flip a bit in the row of a key."""

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from crdt.dot import Incarnation, Millis
 from crdt.key import EntryKey
+from crdt.register import Sibling, make_register
 from replica.core.commands import Forget, Remember, Update
-from replica.core.counts import Counting, Counts
+from replica.core.counts import Counting, Counts, get_counts
+from replica.core.damage import note_damage
 from replica.core.digest import Digesting
 from replica.core.errors import Code
 from replica.core.identity import Identity
 from replica.core.listing import Listing, list_repos, list_topics
 from replica.core.rows import delete_register, put_clock, put_register
+from replica.core.storage import Table, Transaction
 from tests.core.one_replica import KEY, START, Replica, sibling
 
 
@@ -137,7 +142,78 @@ def test_every_register_is_counted_once(replica: Replica) -> None:
         concurrent=1,
         undecodable=1,
     )
-    assert Counting(replica.now).counts.undecodable is None
+
+
+def put(replica: Replica, key: EntryKey, *siblings: Sibling) -> None:
+    """Store a register as it is; of no siblings: drop it."""
+
+    def work(transaction: Transaction) -> None:
+        if siblings:
+            put_register(transaction, key.to_store(), make_register(siblings), origin=None)
+        elif transaction.get(Table.REGISTERS, key.to_store()) is not None:
+            delete_register(transaction, key.to_store())
+
+    replica.storage.run(work)
+
+
+some_siblings = st.lists(
+    st.builds(
+        sibling,
+        st.sampled_from(["eu", "us", "ap"]),
+        expires_at=st.sampled_from([None, START + 5, START + 10]),
+    )
+    | st.builds(sibling, st.sampled_from(["eu", "us", "ap"]), tombstone=st.just(True)),
+    max_size=3,
+    unique_by=lambda one: one.dot,
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), some_siblings | st.none(), st.sampled_from([0, 5, 10])), max_size=12
+    )
+)
+@example([("a", [sibling("eu"), sibling("us")], 0), ("a", None, 0), ("a", [sibling("eu")], 0)])
+def test_the_indexes_count_what_the_rows_say(
+    steps: list[tuple[str, list[Sibling] | None, int]],
+) -> None:
+    """Whatever comes, goes, is damaged and is replaced."""
+    replica = Replica()
+    for name, siblings, passed in steps:
+        key = EntryKey("r", "t", name)
+        replica.now = Millis(START + passed)
+        if siblings is not None:
+            put(replica, key, *siblings)
+        elif replica.row(key) is not None:
+            replica.damage(key)
+        replica.counts()
+    for name in "abc":
+        put(replica, EntryKey("r", "t", name), sibling("eu"), sibling("us"))
+    counts = replica.counts()
+    assert (counts.damaged, counts.concurrent, counts.siblings) == (0, 3, 6)
+
+
+def test_the_indexes_count_damage_that_was_come_upon(replica: Replica) -> None:
+    fill(replica, "r/t/a", "r/t/b")
+    key = EntryKey("r", "t", "a")
+    replica.damage(key)
+    counting = Counting(replica.now)
+    with replica.storage.snapshot() as snapshot:
+        counting.run(snapshot)
+        before = get_counts(snapshot, replica.now)
+    assert counting.damaged == [key.to_store()]
+    replica.storage.run(lambda transaction: note_damage(transaction, counting.damaged))
+    with replica.storage.snapshot() as snapshot:
+        after = get_counts(snapshot, replica.now)
+    assert (before.damaged, after.damaged) == (0, 1)
+    assert (after.registers, after.live) == (2, 2)
+
+
+def test_what_the_index_of_siblings_cannot_say_is_not_counted(replica: Replica) -> None:
+    replica.arrive(sibling("eu"), sibling("us"))
+    replica.storage.run(lambda transaction: transaction.put(Table.CONCURRENT, KEY.to_store(), b"damaged"))
+    with replica.storage.snapshot() as snapshot:
+        assert get_counts(snapshot, replica.now).siblings is None
 
 
 def test_walks_give_the_same_in_steps(replica: Replica) -> None:
