@@ -104,6 +104,19 @@ class ConsumerSession:
         """Whether the supplier serves this replica."""
         return self.ended is None and self.verdict is not None and self.verdict.kind is not Kind.REFUSED
 
+    def lag(self, snapshot: Snapshot) -> int | None:
+        """The supplier's changes, by the last sequence it told, that are not applied here; none while that
+        cannot be told: before its welcome, and until a reconcile is done.
+        """
+        if self._present is None or self.supplier_sequence is None or self.verdict is None:
+            return None
+        if self.verdict.kind is Kind.RECONCILE and self._phase is not _Phase.TAILING:
+            return None
+        cursor = get_cursor(snapshot, self.supplier)
+        if cursor is None or cursor.store_id != self._present.store_id:
+            return self.supplier_sequence
+        return max(0, self.supplier_sequence - cursor.sequence)
+
     def deadline(self) -> Millis:
         """When ``due`` and ``poll`` are to be called at the latest."""
         return min(self._beat_at, Millis(self._heard_at + self._settings.silence))

@@ -17,7 +17,7 @@ from crdt.clock import EMPTY_CLOCK, Clock
 from crdt.dot import Incarnation, Millis
 from replica.core.doubt import Doubt
 from replica.core.errors import Code, Refused
-from replica.core.identity import Identity
+from replica.core.identity import Identity, check_cluster
 from replica.core.member_rows import (
     Acknowledged,
     Member,
@@ -381,8 +381,10 @@ def configure(transaction: Transaction, identity: Identity, clusters: Iterable[s
 def retire(transaction: Transaction, identity: Identity, cluster: str) -> bool:
     """Never wait for a member again; false: it is retired already. The fleet learns of it by gossip.
 
-    Raises Refused: INVALID_ARGUMENT for this replica's own cluster, NOT_FOUND for one that is no member.
+    Raises Refused: INVALID_ARGUMENT for a name that is none and for this replica's own cluster, NOT_FOUND for
+    one that is no member.
     """
+    check_cluster(cluster)
     if cluster == identity.cluster:
         raise Refused(
             Code.INVALID_ARGUMENT, "is this replica's own; retire it on another one", field="cluster"

@@ -37,7 +37,7 @@ from replica.core.storage import DamagedRow, Snapshot, Table, Transaction
 from replica.core.underway import busy_with
 from replica.core.vanishing import drop_register
 
-__all__ = ["Hold", "Place", "Purged", "explain", "oldest_tombstone", "purge"]
+__all__ = ["Hold", "Place", "Purged", "oldest_expired", "oldest_tombstone", "purge", "waiting"]
 
 
 class Hold(enum.Enum):
@@ -102,14 +102,20 @@ class Purged:
         )
 
 
-def explain(cluster: str, hold: Hold, own: str) -> str:
-    """What holds purges back, in words for an operator."""
-    return f"{'this replica' if cluster == own else cluster}: {hold.value}"
-
-
 def oldest_tombstone(snapshot: Snapshot) -> Millis | None:
     """When the oldest removal was made whose tombstone is still here; none: there is no tombstone."""
     return next((due.at for due in tombstones(snapshot)), None)
+
+
+def oldest_expired(snapshot: Snapshot, now: Millis) -> Millis | None:
+    """The oldest expiry of the entries that are past theirs and still here; none: there is no such entry."""
+    return next((due.at for due in expiries(snapshot, until=now)), None)
+
+
+def waiting(snapshot: Snapshot, now: Millis, grace: Millis) -> int:
+    """How many registers are dead: tombstones, and entries past their expiry by the grace."""
+    expired = sum(1 for _ in expiries(snapshot, until=Millis(now - grace)))
+    return snapshot.count(Table.TOMBSTONES) + expired
 
 
 @dataclass(frozen=True, slots=True)

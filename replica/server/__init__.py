@@ -11,6 +11,7 @@ A shell decides nothing about meaning. The rooms, from the outside in:
 ``peers``, ``pulling``, ``stream``, ``fleet``   the streams: when, whence, how driven, what they share
 ``asking``, ``healing``                         what peers are asked beside the streams
 ``compaction``, ``housekeeping``                what is done from time to time
+``status``                                      what an operator sees of it all
 ``peer_book``                                   what is known of each peer
 :mod:`replica.server.runtime`                   the store, who this replica is, how reads and writes run
 ==============================================  ======================================================

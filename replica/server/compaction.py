@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
+from crdt.dot import Millis
 from replica.core.purge import Place, Purged, purge
 from replica.core.storage import StorageError
 from replica.logs import logger
 from replica.server.runtime import Runtime
 
-__all__ = ["Compactor"]
+__all__ = ["Compactor", "Looked"]
 
 _BUDGET = 200
 """Registers that one transaction looks at."""
 
 _log = logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A walk over everything that is dead."""
+
+    at: Millis
+    """When it began."""
+    purged: Purged
 
 
 class Compactor:
@@ -23,13 +34,17 @@ class Compactor:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._turn = asyncio.Lock()
+        self.looked: Looked | None = None
+        """The last walk; none: not since the start."""
 
     async def compact(self) -> Purged:
         """Walk over everything that is dead, once. Raises StorageError."""
         async with self._turn:
+            now = self._runtime.clock()
             done = await self._step(None)
             while done.position is not None:
                 done = done.plus(await self._step(done.position))
+            self.looked = Looked(now, done)
         if done.tombstones or done.expired or done.superseded:
             _log.info(
                 "purged",

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from replica.core.consumer_session import ConsumerSession
+from replica.core.joining import Fault
 from replica.core.session import Attendance, Outcome, Settings
 from replica.logs import logger
 from replica.server.healing import Healer
 from replica.server.peer_book import Peer
 from replica.server.runtime import Runtime
+from replica.wire.answers import key_text
 
 __all__ = ["Fleet"]
 
@@ -47,10 +49,11 @@ class Fleet:
         """Count, log and pass on what a piece of a session's work did."""
         applied = outcome.applied
         if applied is not None and applied.dropped is None:
-            peer.applied(applied.received, len(applied.changed))
-            for fault in applied.faults:
+            faults = [_fault_text(fault) for fault in applied.faults]
+            peer.applied(applied.received, len(applied.changed), faults)
+            for fault in faults:
                 _log.error(
-                    "one dot has two contents: some replica is at fault", peer=peer.cluster, fault=str(fault)
+                    "one dot has two contents: some replica is at fault", peer=peer.cluster, fault=fault
                 )
             if applied.taken_over:
                 _log.info("must reconcile", peer=peer.cluster, members=", ".join(applied.taken_over))
@@ -81,3 +84,8 @@ class Fleet:
         for session in self._pulling:
             session.wake()
         self._runtime.stir()
+
+
+def _fault_text(fault: Fault) -> str:
+    (cluster, incarnation), counter = fault.dot
+    return f"{key_text(fault.key)}: write {counter} of {cluster}, incarnation {incarnation.hex()}"

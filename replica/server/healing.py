@@ -13,6 +13,7 @@ from replica.logs import logger
 from replica.server.asking import fetch
 from replica.server.peer_book import PeerBook
 from replica.server.runtime import Runtime
+from replica.wire.answers import key_text
 
 __all__ = ["Healer"]
 
@@ -58,7 +59,7 @@ class Healer:
             keys, self._found = tuple(self._found), set()
             noted = await self._runtime.write(lambda transaction: note_damage(transaction, keys))
             for key in noted:
-                _log.error("a row is damaged", key=_shown(key))
+                _log.error("a row is damaged", key=key_text(key))
         with self._runtime.snapshot() as snapshot:
             damaged = damaged_keys(snapshot)[:_MOST]
         addresses = self._book.addresses()
@@ -76,11 +77,7 @@ class Healer:
                 lambda transaction: heal(transaction, key, found, everyone=everyone)
             )
         except ProtocolError as error:
-            _log.error("a row could not be healed", key=_shown(key), reason=error.reason)
+            _log.error("a row could not be healed", key=key_text(key), reason=error.reason)
             return
         if healed:
-            _log.warning("healed a damaged row", key=_shown(key))
-
-
-def _shown(key: bytes) -> str:
-    return key.decode(errors="replace").replace("\0", "/")
+            _log.warning("healed a damaged row", key=key_text(key))

@@ -7,7 +7,7 @@ The cursor is in the store; here is what else an operator asks about. Nothing th
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from crdt.dot import Millis
@@ -48,8 +48,10 @@ class Peer:
     verdict: str | None = None
     """The last one of this peer over this replica, by name."""
     reason: str | None = None
-    sequence: int | None = None
-    """The end of its change log, as it last told."""
+    lag: int | None = None
+    """Its changes that are not applied here, by what it last told; none: that cannot be told."""
+    caught_up_at: Millis | None = None
+    """When everything that it had told of was last applied here; none: not since the start."""
     last_contact: Millis | None = None
     """By this replica's clock."""
     skew: Millis | None = None
@@ -62,6 +64,9 @@ class Peer:
     applied_changes: int | None = None
     acknowledged: int | None = None
     """This replica's sequence up to which it has made everything durable."""
+    faults: int | None = None
+    """Registers from it in which one dot had other contents than here."""
+    last_fault: str | None = None
 
     def received(self, now: Millis, size: int) -> None:
         """A message of so many bytes arrived."""
@@ -72,10 +77,25 @@ class Peer:
         """A message of so many bytes went out."""
         self.sent_bytes = (self.sent_bytes or 0) + size
 
-    def applied(self, received: int, changed: int) -> None:
-        """So many registers came, and so many of them changed something here."""
+    def applied(self, received: int, changed: int, faults: Sequence[str]) -> None:
+        """So many registers came, and so many of them changed something here; of the faults the words."""
         self.received_changes = (self.received_changes or 0) + received
         self.applied_changes = (self.applied_changes or 0) + changed
+        self.faults = (self.faults or 0) + len(faults)
+        if faults:
+            self.last_fault = faults[-1]
+
+    def behind(self, now: Millis, lag: int | None) -> None:
+        """So many of its changes are not applied here."""
+        self.lag = lag
+        if lag == 0:
+            self.caught_up_at = now
+
+    def lag_time(self, now: Millis) -> Millis | None:
+        """For how long some change of it has been missing here; none: always since the start."""
+        if self.connected and self.lag == 0:
+            return Millis(0)
+        return None if self.caught_up_at is None else Millis(max(0, now - self.caught_up_at))
 
     def failed(self, now: Millis, reason: str) -> None:
         """A stream with it ended, or was never made."""
@@ -111,6 +131,11 @@ class PeerBook:
         if peer is not None and peer.consuming:
             peer.origin, peer.address, peer.connected = Origin.CONSUMER_ONLY, "", False
             self._peers[cluster] = peer
+
+    def is_connected(self, cluster: str) -> bool:
+        """Whether a stream with the cluster is open, either way."""
+        peer = self._peers.get(cluster)
+        return peer is not None and (peer.connected or peer.consuming)
 
     def addresses(self) -> dict[str, str]:
         """Where the peers are that this replica pulls from, by cluster."""

@@ -82,7 +82,9 @@ class Puller:
 
         def watch(outcome: Outcome | None) -> None:
             peer.skew = session.skew
-            peer.sequence = session.supplier_sequence
+            if session.welcomed:
+                with runtime.snapshot() as snapshot:
+                    peer.behind(runtime.clock(), session.lag(snapshot))
             if session.verdict is not None and (session.welcomed, session.verdict.kind.value) != (
                 peer.connected,
                 peer.verdict,

@@ -77,7 +77,7 @@ class Replica:
         backoff = Backoff(config.replication.backoff, config.replication.backoff_max)
         peers = Peers(book, puller.pull, backoff, runtime.clock, random.Random())
         clients, replicas = Listener(CLIENT_MESSAGE_MAX), Listener(REPLICATION_MESSAGE_MAX)
-        admin = AdminService(runtime, book, peers, compactor)
+        admin = AdminService(runtime, book, peers, compactor, healer)
         add_MemoryServicer_to_server(MemoryService(runtime, healer), clients.server)
         add_AdminServicer_to_server(admin, clients.server)
         supplier = ReplicationService(runtime, fleet, book, peers)

@@ -66,9 +66,7 @@ class Runtime:
         self.stopping = False
         """Streams are to end."""
         self.commits = GroupCommit(storage)
-        self.committed = 0
-        """Durable transactions since the start."""
-        self.commits.on_commit(self._committed)
+        self.commits.on_commit(self.stir)
 
     @classmethod
     def open(cls, config: Config, clock: Clock = system_clock, entropy: Entropy = os.urandom) -> Runtime:
@@ -97,10 +95,6 @@ class Runtime:
         except BaseException:
             storage.close()
             raise
-
-    def _committed(self) -> None:
-        self.committed += 1
-        self.stir()
 
     def stir(self) -> None:
         """Wake everyone who waits for something to change."""

@@ -48,6 +48,10 @@ class GroupCommit:
         self._idle.set()
         self._closing = False
         self._callbacks: list[Callable[[], None]] = []
+        self.transactions = 0
+        """How many transactions that wrote something were committed."""
+        self.writes = 0
+        """How many pieces of work they held that wrote something."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="group-commit")
 
     async def submit(self, work: Callable[[Transaction], T]) -> T:
@@ -124,10 +128,13 @@ class GroupCommit:
         if not self._callers and not self._committing:
             self._idle.set()
 
-    def _answer(self, answers: Sequence[tuple[_Piece, BaseException | None]], wrote: bool) -> None:
+    def _answer(self, answers: Sequence[tuple[_Piece, BaseException | None]], wrote: int) -> None:
+        """Answer those who wait; so many of them wrote something, in one transaction."""
         for piece, error in answers:
             piece.answer(error)
         if wrote:
+            self.transactions += 1
+            self.writes += wrote
             for callback in self._callbacks:
                 try:
                     callback()
@@ -145,7 +152,7 @@ class GroupCommit:
             failure = StorageError("the writer failed, and whether anything was written is not known")
             failure.__cause__ = error
             # Those that are answered already are not answered again.
-            loop.call_soon_threadsafe(self._answer, [(piece, failure) for piece in batch], False)
+            loop.call_soon_threadsafe(self._answer, [(piece, failure) for piece in batch], 0)
         finally:
             loop.call_soon_threadsafe(self._end)
 
@@ -154,7 +161,7 @@ class GroupCommit:
         spoilt: set[_Piece] = set()
         while True:
             try:
-                writes = self._storage.run(partial(_run_all, pieces, spoilt))
+                wrote = self._storage.run(partial(_run_all, pieces, spoilt))
             except _Spoilt as error:
                 spoilt.add(error.piece)
                 continue
@@ -166,13 +173,13 @@ class GroupCommit:
                     self._write(pieces[middle:], loop)
                     return
                 pieces[0].error = error
-                writes = 0
+                wrote = 0
             except StorageError as error:
                 for piece in pieces:
                     piece.error = error
-                writes = 0
+                wrote = 0
             answers = [(piece, piece.error) for piece in pieces]
-            loop.call_soon_threadsafe(self._answer, answers, writes > 0)
+            loop.call_soon_threadsafe(self._answer, answers, wrote)
             return
 
 
@@ -206,7 +213,8 @@ class _Spoilt(Exception):
 
 
 def _run_all(pieces: list[_Piece], spoilt: set[_Piece], transaction: Transaction) -> int:
-    """Run all `pieces` but the `spoilt` ones, keep their errors, and return how much they wrote."""
+    """Run all `pieces` but the `spoilt` ones, keep their errors, and return how many wrote something."""
+    wrote = 0
     for piece in pieces:
         if piece in spoilt:
             continue
@@ -221,4 +229,5 @@ def _run_all(pieces: list[_Piece], spoilt: set[_Piece], transaction: Transaction
             piece.error = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
             if transaction.writes != writes:
                 raise _Spoilt(piece) from error
-    return transaction.writes
+        wrote += transaction.writes != writes
+    return wrote

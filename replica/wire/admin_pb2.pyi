@@ -19,6 +19,31 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _MemberState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MemberStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MemberState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MEMBER_STATE_UNSPECIFIED: _MemberState.ValueType  # 0
+    MEMBER_STATE_ACTIVE: _MemberState.ValueType  # 1
+    """Purges wait for it."""
+    MEMBER_STATE_LAPSED: _MemberState.ValueType  # 2
+    """It has been silent for longer than `compaction.max_silence`; purges wait for it no more."""
+    MEMBER_STATE_RETIRED: _MemberState.ValueType  # 3
+    """By RetireMember, here or elsewhere; purges never wait for it again."""
+
+class MemberState(_MemberState, metaclass=_MemberStateEnumTypeWrapper): ...
+
+MEMBER_STATE_UNSPECIFIED: MemberState.ValueType  # 0
+MEMBER_STATE_ACTIVE: MemberState.ValueType  # 1
+"""Purges wait for it."""
+MEMBER_STATE_LAPSED: MemberState.ValueType  # 2
+"""It has been silent for longer than `compaction.max_silence`; purges wait for it no more."""
+MEMBER_STATE_RETIRED: MemberState.ValueType  # 3
+"""By RetireMember, here or elsewhere; purges never wait for it again."""
+Global___MemberState: _TypeAlias = MemberState  # noqa: Y015
+
 class _PeerOrigin:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -48,12 +73,19 @@ Global___PeerOrigin: _TypeAlias = PeerOrigin  # noqa: Y015
 class GetStatusRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    FULL_FIELD_NUMBER: _builtins.int
+    full: _builtins.bool
+    """Read every row, for counts that no index has and for rows that are damaged without anybody's having come
+    upon them. It takes seconds for a million entries, and then more than the answer is worth once a minute.
+    """
     def __init__(
         self,
+        *,
+        full: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["full", b"full"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -76,6 +108,9 @@ class GetStatusResponse(_message.Message):
     COUNTS_FIELD_NUMBER: _builtins.int
     STORAGE_FIELD_NUMBER: _builtins.int
     PEERS_FIELD_NUMBER: _builtins.int
+    PURGING_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    DAMAGED_KEYS_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     """The name of the cluster that this replica serves."""
     incarnation: _builtins.bytes
@@ -103,6 +138,16 @@ class GetStatusResponse(_message.Message):
     def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerStatus]:
         """By cluster, in byte order."""
 
+    @_builtins.property
+    def purging(self) -> Global___Purging: ...
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberStatus]:
+        """Every member of the fleet but this replica, peer or not, by cluster in byte order."""
+
+    @_builtins.property
+    def damaged_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Keys whose rows are damaged: at most 100."""
+
     def __init__(
         self,
         *,
@@ -119,10 +164,13 @@ class GetStatusResponse(_message.Message):
         counts: Global___Counts | None = ...,
         storage: Global___Storage | None = ...,
         peers: _abc.Iterable[Global___PeerStatus] | None = ...,
+        purging: Global___Purging | None = ...,
+        members: _abc.Iterable[Global___MemberStatus] | None = ...,
+        damaged_keys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_replication_address", b"_replication_address", "counts", b"counts", "replication_address", b"replication_address", "storage", b"storage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_replication_address", b"_replication_address", "counts", b"counts", "purging", b"purging", "replication_address", b"replication_address", "storage", b"storage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_replication_address", b"_replication_address", "cluster", b"cluster", "counts", b"counts", "data_dir", b"data_dir", "incarnation", b"incarnation", "listen_address", b"listen_address", "now_ms", b"now_ms", "peers", b"peers", "replication_address", b"replication_address", "sequence", b"sequence", "started_at_ms", b"started_at_ms", "storage", b"storage", "store_id", b"store_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_replication_address", b"_replication_address", "cluster", b"cluster", "counts", b"counts", "damaged_keys", b"damaged_keys", "data_dir", b"data_dir", "incarnation", b"incarnation", "listen_address", b"listen_address", "members", b"members", "now_ms", b"now_ms", "peers", b"peers", "purging", b"purging", "replication_address", b"replication_address", "sequence", b"sequence", "started_at_ms", b"started_at_ms", "storage", b"storage", "store_id", b"store_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__replication_address: _TypeAlias = _typing.Literal["replication_address"]  # noqa: Y015
     _WhichOneofArgType__replication_address: _TypeAlias = _typing.Literal["_replication_address", b"_replication_address"]  # noqa: Y015
@@ -131,8 +179,114 @@ class GetStatusResponse(_message.Message):
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
 
 @_typing.final
+class Purging(_message.Message):
+    """What is dead and cannot be dropped yet."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OLDEST_TOMBSTONE_MS_FIELD_NUMBER: _builtins.int
+    OLDEST_EXPIRED_MS_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    LOOKED_AT_MS_FIELD_NUMBER: _builtins.int
+    HELD_BY_FIELD_NUMBER: _builtins.int
+    oldest_tombstone_ms: _builtins.int
+    """When the oldest removal was made of which the tombstone is still here. Absent: there is no tombstone."""
+    oldest_expired_ms: _builtins.int
+    """The oldest expiry of the entries that are past theirs and still here. Absent: there is none."""
+    waiting: _builtins.int
+    """Tombstones, and entries past their expiry by `compaction.grace`."""
+    looked_at_ms: _builtins.int
+    """When this replica last looked at everything that is dead, as Compact does. Absent: not since its start."""
+    @_builtins.property
+    def held_by(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldBy]:
+        """What was waited for then."""
+
+    def __init__(
+        self,
+        *,
+        oldest_tombstone_ms: _builtins.int | None = ...,
+        oldest_expired_ms: _builtins.int | None = ...,
+        waiting: _builtins.int = ...,
+        looked_at_ms: _builtins.int | None = ...,
+        held_by: _abc.Iterable[Global___HeldBy] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_looked_at_ms", b"_looked_at_ms", "_oldest_expired_ms", b"_oldest_expired_ms", "_oldest_tombstone_ms", b"_oldest_tombstone_ms", "looked_at_ms", b"looked_at_ms", "oldest_expired_ms", b"oldest_expired_ms", "oldest_tombstone_ms", b"oldest_tombstone_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_looked_at_ms", b"_looked_at_ms", "_oldest_expired_ms", b"_oldest_expired_ms", "_oldest_tombstone_ms", b"_oldest_tombstone_ms", "held_by", b"held_by", "looked_at_ms", b"looked_at_ms", "oldest_expired_ms", b"oldest_expired_ms", "oldest_tombstone_ms", b"oldest_tombstone_ms", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__looked_at_ms: _TypeAlias = _typing.Literal["looked_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__looked_at_ms: _TypeAlias = _typing.Literal["_looked_at_ms", b"_looked_at_ms"]  # noqa: Y015
+    _WhichOneofReturnType__oldest_expired_ms: _TypeAlias = _typing.Literal["oldest_expired_ms"]  # noqa: Y015
+    _WhichOneofArgType__oldest_expired_ms: _TypeAlias = _typing.Literal["_oldest_expired_ms", b"_oldest_expired_ms"]  # noqa: Y015
+    _WhichOneofReturnType__oldest_tombstone_ms: _TypeAlias = _typing.Literal["oldest_tombstone_ms"]  # noqa: Y015
+    _WhichOneofArgType__oldest_tombstone_ms: _TypeAlias = _typing.Literal["_oldest_tombstone_ms", b"_oldest_tombstone_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__looked_at_ms) -> _WhichOneofReturnType__looked_at_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__oldest_expired_ms) -> _WhichOneofReturnType__oldest_expired_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__oldest_tombstone_ms) -> _WhichOneofReturnType__oldest_tombstone_ms | None: ...
+
+Global___Purging: _TypeAlias = Purging  # noqa: Y015
+
+@_typing.final
+class MemberStatus(_message.Message):
+    """A member of the fleet, as this replica knows it by itself or by what others told."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    HEARD_MS_FIELD_NUMBER: _builtins.int
+    SKEW_MS_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    MUST_RECONCILE_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    state: Global___MemberState.ValueType
+    heard_ms: _builtins.int
+    """When it was last heard, here or by a replica that told, by this replica's clock. Time in which this
+    replica itself was down does not count. Absent: it was never heard.
+    """
+    skew_ms: _builtins.int
+    """Its clock minus this one's, in milliseconds, at that time."""
+    incarnation: _builtins.bytes
+    """The newest that was heard of. Absent: none was."""
+    must_reconcile: _builtins.bool
+    """It was not waited for with a purge, or the like: when it pulls from here next, its store is compared with
+    this one.
+    """
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+        state: Global___MemberState.ValueType = ...,
+        heard_ms: _builtins.int | None = ...,
+        skew_ms: _builtins.int | None = ...,
+        incarnation: _builtins.bytes | None = ...,
+        must_reconcile: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_heard_ms", b"_heard_ms", "_incarnation", b"_incarnation", "_skew_ms", b"_skew_ms", "heard_ms", b"heard_ms", "incarnation", b"incarnation", "skew_ms", b"skew_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_heard_ms", b"_heard_ms", "_incarnation", b"_incarnation", "_skew_ms", b"_skew_ms", "cluster", b"cluster", "heard_ms", b"heard_ms", "incarnation", b"incarnation", "must_reconcile", b"must_reconcile", "skew_ms", b"skew_ms", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__heard_ms: _TypeAlias = _typing.Literal["heard_ms"]  # noqa: Y015
+    _WhichOneofArgType__heard_ms: _TypeAlias = _typing.Literal["_heard_ms", b"_heard_ms"]  # noqa: Y015
+    _WhichOneofReturnType__incarnation: _TypeAlias = _typing.Literal["incarnation"]  # noqa: Y015
+    _WhichOneofArgType__incarnation: _TypeAlias = _typing.Literal["_incarnation", b"_incarnation"]  # noqa: Y015
+    _WhichOneofReturnType__skew_ms: _TypeAlias = _typing.Literal["skew_ms"]  # noqa: Y015
+    _WhichOneofArgType__skew_ms: _TypeAlias = _typing.Literal["_skew_ms", b"_skew_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__heard_ms) -> _WhichOneofReturnType__heard_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__incarnation) -> _WhichOneofReturnType__incarnation | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__skew_ms) -> _WhichOneofReturnType__skew_ms | None: ...
+
+Global___MemberStatus: _TypeAlias = MemberStatus  # noqa: Y015
+
+@_typing.final
 class Counts(_message.Message):
-    """Counts of the store. Absent: not counted by this replica."""
+    """Counts of the store. Absent: not counted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -142,6 +296,8 @@ class Counts(_message.Message):
     REGISTERS_FIELD_NUMBER: _builtins.int
     CONCURRENT_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
+    SIBLINGS_FIELD_NUMBER: _builtins.int
+    UNDECODABLE_FIELD_NUMBER: _builtins.int
     live: _builtins.int
     """Entries that a Scan of everything would return."""
     expired: _builtins.int
@@ -151,9 +307,17 @@ class Counts(_message.Message):
     registers: _builtins.int
     """Keys in the store, whatever is there."""
     concurrent: _builtins.int
-    """Live entries with more than one sibling."""
+    """Keys with more than one sibling."""
     damaged: _builtins.int
-    """Rows whose checksum fails: neither read nor replicated, until fetched again."""
+    """Rows whose checksum fails: neither read nor replicated, until fetched again. Without `full` those that
+    somebody came upon.
+    """
+    siblings: _builtins.int
+    """Writes that no other supersedes, tombstones included: one for each key, and more where they are
+    concurrent.
+    """
+    undecodable: _builtins.int
+    """Siblings whose payload this replica cannot decode. With `full`."""
     def __init__(
         self,
         *,
@@ -163,10 +327,12 @@ class Counts(_message.Message):
         registers: _builtins.int | None = ...,
         concurrent: _builtins.int | None = ...,
         damaged: _builtins.int | None = ...,
+        siblings: _builtins.int | None = ...,
+        undecodable: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent", b"_concurrent", "_damaged", b"_damaged", "_expired", b"_expired", "_live", b"_live", "_registers", b"_registers", "_tombstones", b"_tombstones", "concurrent", b"concurrent", "damaged", b"damaged", "expired", b"expired", "live", b"live", "registers", b"registers", "tombstones", b"tombstones"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent", b"_concurrent", "_damaged", b"_damaged", "_expired", b"_expired", "_live", b"_live", "_registers", b"_registers", "_siblings", b"_siblings", "_tombstones", b"_tombstones", "_undecodable", b"_undecodable", "concurrent", b"concurrent", "damaged", b"damaged", "expired", b"expired", "live", b"live", "registers", b"registers", "siblings", b"siblings", "tombstones", b"tombstones", "undecodable", b"undecodable"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent", b"_concurrent", "_damaged", b"_damaged", "_expired", b"_expired", "_live", b"_live", "_registers", b"_registers", "_tombstones", b"_tombstones", "concurrent", b"concurrent", "damaged", b"damaged", "expired", b"expired", "live", b"live", "registers", b"registers", "tombstones", b"tombstones"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent", b"_concurrent", "_damaged", b"_damaged", "_expired", b"_expired", "_live", b"_live", "_registers", b"_registers", "_siblings", b"_siblings", "_tombstones", b"_tombstones", "_undecodable", b"_undecodable", "concurrent", b"concurrent", "damaged", b"damaged", "expired", b"expired", "live", b"live", "registers", b"registers", "siblings", b"siblings", "tombstones", b"tombstones", "undecodable", b"undecodable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent: _TypeAlias = _typing.Literal["concurrent"]  # noqa: Y015
     _WhichOneofArgType__concurrent: _TypeAlias = _typing.Literal["_concurrent", b"_concurrent"]  # noqa: Y015
@@ -178,8 +344,12 @@ class Counts(_message.Message):
     _WhichOneofArgType__live: _TypeAlias = _typing.Literal["_live", b"_live"]  # noqa: Y015
     _WhichOneofReturnType__registers: _TypeAlias = _typing.Literal["registers"]  # noqa: Y015
     _WhichOneofArgType__registers: _TypeAlias = _typing.Literal["_registers", b"_registers"]  # noqa: Y015
+    _WhichOneofReturnType__siblings: _TypeAlias = _typing.Literal["siblings"]  # noqa: Y015
+    _WhichOneofArgType__siblings: _TypeAlias = _typing.Literal["_siblings", b"_siblings"]  # noqa: Y015
     _WhichOneofReturnType__tombstones: _TypeAlias = _typing.Literal["tombstones"]  # noqa: Y015
     _WhichOneofArgType__tombstones: _TypeAlias = _typing.Literal["_tombstones", b"_tombstones"]  # noqa: Y015
+    _WhichOneofReturnType__undecodable: _TypeAlias = _typing.Literal["undecodable"]  # noqa: Y015
+    _WhichOneofArgType__undecodable: _TypeAlias = _typing.Literal["_undecodable", b"_undecodable"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent) -> _WhichOneofReturnType__concurrent | None: ...
     @_typing.overload
@@ -191,7 +361,11 @@ class Counts(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__registers) -> _WhichOneofReturnType__registers | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__siblings) -> _WhichOneofReturnType__siblings | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tombstones) -> _WhichOneofReturnType__tombstones | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__undecodable) -> _WhichOneofReturnType__undecodable | None: ...
 
 Global___Counts: _TypeAlias = Counts  # noqa: Y015
 
@@ -217,7 +391,9 @@ class Storage(_message.Message):
     disk_free_bytes: _builtins.int
     """Free bytes of the file system below it."""
     commits: _builtins.int
-    """Durable transactions since the start, and the writes they held."""
+    """Durable transactions since the start, and the pieces of work that they held and that changed something: a
+    client's write, a peer's batch, a step of a purge.
+    """
     writes: _builtins.int
     def __init__(
         self,
@@ -280,6 +456,10 @@ class PeerStatus(_message.Message):
     ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     RECEIVED_CHANGES_FIELD_NUMBER: _builtins.int
     APPLIED_CHANGES_FIELD_NUMBER: _builtins.int
+    LAG_MS_FIELD_NUMBER: _builtins.int
+    CONSUMING_FIELD_NUMBER: _builtins.int
+    FAULTS_FIELD_NUMBER: _builtins.int
+    LAST_FAULT_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     address: _builtins.str
     origin: Global___PeerOrigin.ValueType
@@ -293,7 +473,7 @@ class PeerStatus(_message.Message):
     cursor: _builtins.int
     """The peer's sequence up to which everything is applied here."""
     lag: _builtins.int
-    """The peer's changes beyond the cursor, by the last sequence it told."""
+    """The peer's changes that are not applied here, by the last sequence it told."""
     last_contact_ms: _builtins.int
     """When a message of the peer last arrived, by this replica's clock."""
     skew_ms: _builtins.int
@@ -309,6 +489,18 @@ class PeerStatus(_message.Message):
     received_changes: _builtins.int
     """Registers received since the start, and how many of them changed something here."""
     applied_changes: _builtins.int
+    lag_ms: _builtins.int
+    """For how long this replica has been without some change of the peer: 0 while it is connected and has
+    everything that the peer told of, else the time since that was last so, in milliseconds. Absent: not since
+    the start.
+    """
+    consuming: _builtins.bool
+    """A stream on which the peer pulls from this replica is open."""
+    faults: _builtins.int
+    """Registers received since the start in which a write had other contents than it has here under the same
+    name. This never happens unless some replica is broken, or two are one. The last of them, in words.
+    """
+    last_fault: _builtins.str
     def __init__(
         self,
         *,
@@ -329,10 +521,14 @@ class PeerStatus(_message.Message):
         acknowledged: _builtins.int | None = ...,
         received_changes: _builtins.int | None = ...,
         applied_changes: _builtins.int | None = ...,
+        lag_ms: _builtins.int | None = ...,
+        consuming: _builtins.bool = ...,
+        faults: _builtins.int | None = ...,
+        last_fault: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_applied_changes", b"_applied_changes", "_cursor", b"_cursor", "_lag", b"_lag", "_last_contact_ms", b"_last_contact_ms", "_last_error", b"_last_error", "_last_error_at_ms", b"_last_error_at_ms", "_reason", b"_reason", "_received_bytes", b"_received_bytes", "_received_changes", b"_received_changes", "_sent_bytes", b"_sent_bytes", "_skew_ms", b"_skew_ms", "_verdict", b"_verdict", "acknowledged", b"acknowledged", "applied_changes", b"applied_changes", "cursor", b"cursor", "lag", b"lag", "last_contact_ms", b"last_contact_ms", "last_error", b"last_error", "last_error_at_ms", b"last_error_at_ms", "reason", b"reason", "received_bytes", b"received_bytes", "received_changes", b"received_changes", "sent_bytes", b"sent_bytes", "skew_ms", b"skew_ms", "verdict", b"verdict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_applied_changes", b"_applied_changes", "_cursor", b"_cursor", "_faults", b"_faults", "_lag", b"_lag", "_lag_ms", b"_lag_ms", "_last_contact_ms", b"_last_contact_ms", "_last_error", b"_last_error", "_last_error_at_ms", b"_last_error_at_ms", "_last_fault", b"_last_fault", "_reason", b"_reason", "_received_bytes", b"_received_bytes", "_received_changes", b"_received_changes", "_sent_bytes", b"_sent_bytes", "_skew_ms", b"_skew_ms", "_verdict", b"_verdict", "acknowledged", b"acknowledged", "applied_changes", b"applied_changes", "cursor", b"cursor", "faults", b"faults", "lag", b"lag", "lag_ms", b"lag_ms", "last_contact_ms", b"last_contact_ms", "last_error", b"last_error", "last_error_at_ms", b"last_error_at_ms", "last_fault", b"last_fault", "reason", b"reason", "received_bytes", b"received_bytes", "received_changes", b"received_changes", "sent_bytes", b"sent_bytes", "skew_ms", b"skew_ms", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_applied_changes", b"_applied_changes", "_cursor", b"_cursor", "_lag", b"_lag", "_last_contact_ms", b"_last_contact_ms", "_last_error", b"_last_error", "_last_error_at_ms", b"_last_error_at_ms", "_reason", b"_reason", "_received_bytes", b"_received_bytes", "_received_changes", b"_received_changes", "_sent_bytes", b"_sent_bytes", "_skew_ms", b"_skew_ms", "_verdict", b"_verdict", "acknowledged", b"acknowledged", "address", b"address", "applied_changes", b"applied_changes", "cluster", b"cluster", "connected", b"connected", "cursor", b"cursor", "lag", b"lag", "last_contact_ms", b"last_contact_ms", "last_error", b"last_error", "last_error_at_ms", b"last_error_at_ms", "origin", b"origin", "reason", b"reason", "received_bytes", b"received_bytes", "received_changes", b"received_changes", "sent_bytes", b"sent_bytes", "skew_ms", b"skew_ms", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_applied_changes", b"_applied_changes", "_cursor", b"_cursor", "_faults", b"_faults", "_lag", b"_lag", "_lag_ms", b"_lag_ms", "_last_contact_ms", b"_last_contact_ms", "_last_error", b"_last_error", "_last_error_at_ms", b"_last_error_at_ms", "_last_fault", b"_last_fault", "_reason", b"_reason", "_received_bytes", b"_received_bytes", "_received_changes", b"_received_changes", "_sent_bytes", b"_sent_bytes", "_skew_ms", b"_skew_ms", "_verdict", b"_verdict", "acknowledged", b"acknowledged", "address", b"address", "applied_changes", b"applied_changes", "cluster", b"cluster", "connected", b"connected", "consuming", b"consuming", "cursor", b"cursor", "faults", b"faults", "lag", b"lag", "lag_ms", b"lag_ms", "last_contact_ms", b"last_contact_ms", "last_error", b"last_error", "last_error_at_ms", b"last_error_at_ms", "last_fault", b"last_fault", "origin", b"origin", "reason", b"reason", "received_bytes", b"received_bytes", "received_changes", b"received_changes", "sent_bytes", b"sent_bytes", "skew_ms", b"skew_ms", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
     _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015
@@ -340,14 +536,20 @@ class PeerStatus(_message.Message):
     _WhichOneofArgType__applied_changes: _TypeAlias = _typing.Literal["_applied_changes", b"_applied_changes"]  # noqa: Y015
     _WhichOneofReturnType__cursor: _TypeAlias = _typing.Literal["cursor"]  # noqa: Y015
     _WhichOneofArgType__cursor: _TypeAlias = _typing.Literal["_cursor", b"_cursor"]  # noqa: Y015
+    _WhichOneofReturnType__faults: _TypeAlias = _typing.Literal["faults"]  # noqa: Y015
+    _WhichOneofArgType__faults: _TypeAlias = _typing.Literal["_faults", b"_faults"]  # noqa: Y015
     _WhichOneofReturnType__lag: _TypeAlias = _typing.Literal["lag"]  # noqa: Y015
     _WhichOneofArgType__lag: _TypeAlias = _typing.Literal["_lag", b"_lag"]  # noqa: Y015
+    _WhichOneofReturnType__lag_ms: _TypeAlias = _typing.Literal["lag_ms"]  # noqa: Y015
+    _WhichOneofArgType__lag_ms: _TypeAlias = _typing.Literal["_lag_ms", b"_lag_ms"]  # noqa: Y015
     _WhichOneofReturnType__last_contact_ms: _TypeAlias = _typing.Literal["last_contact_ms"]  # noqa: Y015
     _WhichOneofArgType__last_contact_ms: _TypeAlias = _typing.Literal["_last_contact_ms", b"_last_contact_ms"]  # noqa: Y015
     _WhichOneofReturnType__last_error: _TypeAlias = _typing.Literal["last_error"]  # noqa: Y015
     _WhichOneofArgType__last_error: _TypeAlias = _typing.Literal["_last_error", b"_last_error"]  # noqa: Y015
     _WhichOneofReturnType__last_error_at_ms: _TypeAlias = _typing.Literal["last_error_at_ms"]  # noqa: Y015
     _WhichOneofArgType__last_error_at_ms: _TypeAlias = _typing.Literal["_last_error_at_ms", b"_last_error_at_ms"]  # noqa: Y015
+    _WhichOneofReturnType__last_fault: _TypeAlias = _typing.Literal["last_fault"]  # noqa: Y015
+    _WhichOneofArgType__last_fault: _TypeAlias = _typing.Literal["_last_fault", b"_last_fault"]  # noqa: Y015
     _WhichOneofReturnType__reason: _TypeAlias = _typing.Literal["reason"]  # noqa: Y015
     _WhichOneofArgType__reason: _TypeAlias = _typing.Literal["_reason", b"_reason"]  # noqa: Y015
     _WhichOneofReturnType__received_bytes: _TypeAlias = _typing.Literal["received_bytes"]  # noqa: Y015
@@ -367,13 +569,19 @@ class PeerStatus(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cursor) -> _WhichOneofReturnType__cursor | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__faults) -> _WhichOneofReturnType__faults | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lag) -> _WhichOneofReturnType__lag | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lag_ms) -> _WhichOneofReturnType__lag_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__last_contact_ms) -> _WhichOneofReturnType__last_contact_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__last_error) -> _WhichOneofReturnType__last_error | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__last_error_at_ms) -> _WhichOneofReturnType__last_error_at_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_fault) -> _WhichOneofReturnType__last_fault | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reason) -> _WhichOneofReturnType__reason | None: ...
     @_typing.overload
@@ -660,6 +868,45 @@ class RemovePeerResponse(_message.Message):
 Global___RemovePeerResponse: _TypeAlias = RemovePeerResponse  # noqa: Y015
 
 @_typing.final
+class RetireMemberRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_FIELD_NUMBER: _builtins.int
+    cluster: _builtins.str
+    def __init__(
+        self,
+        *,
+        cluster: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetireMemberRequest: _TypeAlias = RetireMemberRequest  # noqa: Y015
+
+@_typing.final
+class RetireMemberResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RETIRED_FIELD_NUMBER: _builtins.int
+    retired: _builtins.bool
+    """False: it was retired already."""
+    def __init__(
+        self,
+        *,
+        retired: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["retired", b"retired"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetireMemberResponse: _TypeAlias = RetireMemberResponse  # noqa: Y015
+
+@_typing.final
 class CompactRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -715,9 +962,9 @@ class HeldBy(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
-    """The member whose knowledge is missing; this replica's own cluster where the cause lies here."""
+    """The member that is waited for; this replica's own cluster where the cause lies here."""
     reason: _builtins.str
-    """In words, for an operator."""
+    """In words, for an operator, as a sentence about the member."""
     waiting: _builtins.int
     """The registers that wait for it, perhaps among others."""
     def __init__(

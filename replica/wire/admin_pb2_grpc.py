@@ -55,6 +55,11 @@ class AdminStub:
                 request_serializer=ricordo_dot_v1_dot_admin__pb2.RemovePeerRequest.SerializeToString,
                 response_deserializer=ricordo_dot_v1_dot_admin__pb2.RemovePeerResponse.FromString,
                 _registered_method=True)
+        self.RetireMember = channel.unary_unary(
+                '/ricordo.v1.Admin/RetireMember',
+                request_serializer=ricordo_dot_v1_dot_admin__pb2.RetireMemberRequest.SerializeToString,
+                response_deserializer=ricordo_dot_v1_dot_admin__pb2.RetireMemberResponse.FromString,
+                _registered_method=True)
         self.Compact = channel.unary_unary(
                 '/ricordo.v1.Admin/Compact',
                 request_serializer=ricordo_dot_v1_dot_admin__pb2.CompactRequest.SerializeToString,
@@ -96,9 +101,23 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemovePeer(self, request, context):
-        """Stops replicating from a peer that AddPeer added. What was received from it stays.
+        """Stops replicating from a peer that AddPeer added. What was received from it stays, and it stays a member
+        of the fleet, for which purges wait.
 
         FAILED_PRECONDITION: the peer comes from the configuration; take it out there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetireMember(self, request, context):
+        """Never waits for a member again: its cluster is gone for good. This cannot be undone, and the whole fleet
+        learns of it. Should it come back all the same, it has to reconcile after every purge: what only it has is
+        taken, and what was purged does not return.
+
+        INVALID_ARGUMENT: the cluster is this replica's own; retire it on another one.
+        NOT_FOUND: no such member is known here.
+        FAILED_PRECONDITION: it is connected to this replica; stop it first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -135,6 +154,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.RemovePeer,
                     request_deserializer=ricordo_dot_v1_dot_admin__pb2.RemovePeerRequest.FromString,
                     response_serializer=ricordo_dot_v1_dot_admin__pb2.RemovePeerResponse.SerializeToString,
+            ),
+            'RetireMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetireMember,
+                    request_deserializer=ricordo_dot_v1_dot_admin__pb2.RetireMemberRequest.FromString,
+                    response_serializer=ricordo_dot_v1_dot_admin__pb2.RetireMemberResponse.SerializeToString,
             ),
             'Compact': grpc.unary_unary_rpc_method_handler(
                     servicer.Compact,
@@ -251,6 +275,33 @@ class Admin:
             '/ricordo.v1.Admin/RemovePeer',
             ricordo_dot_v1_dot_admin__pb2.RemovePeerRequest.SerializeToString,
             ricordo_dot_v1_dot_admin__pb2.RemovePeerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetireMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ricordo.v1.Admin/RetireMember',
+            ricordo_dot_v1_dot_admin__pb2.RetireMemberRequest.SerializeToString,
+            ricordo_dot_v1_dot_admin__pb2.RetireMemberResponse.FromString,
             options,
             channel_credentials,
             insecure,

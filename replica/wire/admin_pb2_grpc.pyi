@@ -50,9 +50,19 @@ class AdminStub:
     ALREADY_EXISTS: a peer of that cluster is known by another address; remove it first.
     """
     RemovePeer: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemovePeerRequest, _admin_pb2.RemovePeerResponse]
-    """Stops replicating from a peer that AddPeer added. What was received from it stays.
+    """Stops replicating from a peer that AddPeer added. What was received from it stays, and it stays a member
+    of the fleet, for which purges wait.
 
     FAILED_PRECONDITION: the peer comes from the configuration; take it out there.
+    """
+    RetireMember: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RetireMemberRequest, _admin_pb2.RetireMemberResponse]
+    """Never waits for a member again: its cluster is gone for good. This cannot be undone, and the whole fleet
+    learns of it. Should it come back all the same, it has to reconcile after every purge: what only it has is
+    taken, and what was purged does not return.
+
+    INVALID_ARGUMENT: the cluster is this replica's own; retire it on another one.
+    NOT_FOUND: no such member is known here.
+    FAILED_PRECONDITION: it is connected to this replica; stop it first.
     """
     Compact: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CompactRequest, _admin_pb2.CompactResponse]
     """Drops what can be dropped without anything rising from the dead: tombstones and expired entries that
@@ -82,9 +92,19 @@ class AdminAsyncStub(AdminStub):
     ALREADY_EXISTS: a peer of that cluster is known by another address; remove it first.
     """
     RemovePeer: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemovePeerRequest, _admin_pb2.RemovePeerResponse]  # type: ignore[assignment]
-    """Stops replicating from a peer that AddPeer added. What was received from it stays.
+    """Stops replicating from a peer that AddPeer added. What was received from it stays, and it stays a member
+    of the fleet, for which purges wait.
 
     FAILED_PRECONDITION: the peer comes from the configuration; take it out there.
+    """
+    RetireMember: _aio.UnaryUnaryMultiCallable[_admin_pb2.RetireMemberRequest, _admin_pb2.RetireMemberResponse]  # type: ignore[assignment]
+    """Never waits for a member again: its cluster is gone for good. This cannot be undone, and the whole fleet
+    learns of it. Should it come back all the same, it has to reconcile after every purge: what only it has is
+    taken, and what was purged does not return.
+
+    INVALID_ARGUMENT: the cluster is this replica's own; retire it on another one.
+    NOT_FOUND: no such member is known here.
+    FAILED_PRECONDITION: it is connected to this replica; stop it first.
     """
     Compact: _aio.UnaryUnaryMultiCallable[_admin_pb2.CompactRequest, _admin_pb2.CompactResponse]  # type: ignore[assignment]
     """Drops what can be dropped without anything rising from the dead: tombstones and expired entries that
@@ -135,9 +155,25 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.RemovePeerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RemovePeerResponse, _abc.Awaitable[_admin_pb2.RemovePeerResponse]]:
-        """Stops replicating from a peer that AddPeer added. What was received from it stays.
+        """Stops replicating from a peer that AddPeer added. What was received from it stays, and it stays a member
+        of the fleet, for which purges wait.
 
         FAILED_PRECONDITION: the peer comes from the configuration; take it out there.
+        """
+
+    @_abc_1.abstractmethod
+    def RetireMember(
+        self,
+        request: _admin_pb2.RetireMemberRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RetireMemberResponse, _abc.Awaitable[_admin_pb2.RetireMemberResponse]]:
+        """Never waits for a member again: its cluster is gone for good. This cannot be undone, and the whole fleet
+        learns of it. Should it come back all the same, it has to reconcile after every purge: what only it has is
+        taken, and what was purged does not return.
+
+        INVALID_ARGUMENT: the cluster is this replica's own; retire it on another one.
+        NOT_FOUND: no such member is known here.
+        FAILED_PRECONDITION: it is connected to this replica; stop it first.
         """
 
     @_abc_1.abstractmethod

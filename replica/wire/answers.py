@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from crdt.dot import Millis
-from crdt.key import EntryKey
+from crdt.key import EntryKey, InvalidKey
 from replica.core.commands import Links
 from replica.core.entry import Entry, FieldHistory, FieldValue, History
 from replica.core.results import Forgotten, Remembered, Updated
@@ -16,11 +16,20 @@ __all__ = [
     "entry_message",
     "forgotten_message",
     "history_message",
+    "key_text",
     "progress_message",
     "remembered_message",
     "updated_message",
     "watch_event_message",
 ]
+
+
+def key_text(key: bytes) -> str:
+    """A key in store form as the API writes keys; what is none, in hexadecimal."""
+    try:
+        return str(EntryKey.from_store(key))
+    except InvalidKey:
+        return key.hex()
 
 
 def remembered_message(result: Remembered) -> pb.RememberResponse:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from crdt.key import EntryKey
 from replica.core.commands import parse_key
 from replica.core.range_digest import EntryDigest, KeyRange, PartDigest
 from replica.core.scope import scope_bounds
 from replica.wire import admin_pb2 as pb
+from replica.wire.answers import key_text
 
 __all__ = ["key_ranges", "part_message"]
 
@@ -31,8 +31,8 @@ def part_message(part: PartDigest, scope: bytes) -> pb.PartDigest:
     start, stop = part.range.start, part.range.stop
     return pb.PartDigest(
         range=pb.KeyRange(
-            start="" if start <= first else _shown(start),
-            stop="" if stop is None or stop == beyond else _shown(stop),
+            start="" if start <= first else key_text(start),
+            stop="" if stop is None or stop == beyond else key_text(stop),
         ),
         digest=part.digest,
         live=part.live,
@@ -42,8 +42,4 @@ def part_message(part: PartDigest, scope: bytes) -> pb.PartDigest:
 
 
 def _entry(entry: EntryDigest) -> pb.EntryDigest:
-    return pb.EntryDigest(key=_shown(entry.key), digest=entry.digest, damaged=entry.damaged)
-
-
-def _shown(key: bytes) -> str:
-    return str(EntryKey.from_store(key))
+    return pb.EntryDigest(key=key_text(entry.key), digest=entry.digest, damaged=entry.damaged)

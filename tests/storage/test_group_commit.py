@@ -361,6 +361,20 @@ async def test_callbacks_hear_of_commits_that_wrote_something(store: Watched, wr
     assert heard == [1]
 
 
+async def test_transactions_and_the_writes_they_held_are_counted(store: Watched, writer: GroupCommit) -> None:
+    assert (writer.transactions, writer.writes) == (0, 0)
+    first = await held_up(store, writer)
+    others = [asyncio.create_task(writer.submit(putting(key))) for key in (b"a", b"b")]
+    refused = asyncio.create_task(writer.submit(refused_after(b"c")))
+    reading = asyncio.create_task(writer.submit(lambda transaction: transaction.get(META, b"a")))
+    await settled([first, *others])
+    store.open.set()
+    await asyncio.gather(first, *others, reading)
+    with pytest.raises(RefusedError):
+        await refused
+    assert (writer.transactions, writer.writes) == (2, 3)
+
+
 async def test_a_failing_callback_fails_no_write(
     store: Watched, writer: GroupCommit, caplog: pytest.LogCaptureFixture
 ) -> None:

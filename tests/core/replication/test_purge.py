@@ -8,7 +8,7 @@ from crdt.clock import EMPTY_CLOCK, Clock
 from crdt.dot import Actor, Incarnation, Millis
 from replica.core.member_rows import Member, Stated, put_member
 from replica.core.membership import configure, retire
-from replica.core.purge import Hold, explain, oldest_tombstone, purge
+from replica.core.purge import Hold, oldest_expired, oldest_tombstone, purge, waiting
 from replica.core.rows import put_clock
 from replica.core.storage import Transaction
 from replica.core.vanishing import get_vanished
@@ -311,9 +311,30 @@ def test_a_walk_takes_small_steps_and_looks_at_everything_once() -> None:
     assert set(a.everything()) == {store_key("lives")}
 
 
-def test_what_holds_a_purge_back_is_said_in_words() -> None:
-    assert explain("us", Hold.UNSEEN, "eu").startswith("us: ")
-    assert explain("eu", Hold.BUSY, "eu").startswith("this replica: ")
+def test_what_waits_is_what_is_dead_and_how_long_it_has_been_is_known() -> None:
+    world = World()
+    a = Site(world, "A", ["ghost"])
+
+    def dead() -> tuple[int, int | None, int | None]:
+        with a.storage.snapshot() as snapshot:
+            return (
+                waiting(snapshot, a.now, GRACE),
+                oldest_tombstone(snapshot),
+                oldest_expired(snapshot, a.now),
+            )
+
+    a.remember("lives", "v")
+    a.remember("short", "v", ttl=1)
+    a.remember("k", "v")
+    assert dead() == (0, None, None)
+    world.wait(1)
+    lapsed = a.now
+    a.forget("k")
+    assert dead() == (1, lapsed, lapsed)
+    world.wait(GRACE / 1000)
+    a.remember("l", "v")
+    a.forget("l")
+    assert dead() == (3, lapsed, lapsed)
 
 
 def test_a_member_that_is_configured_after_a_purge_must_reconcile() -> None:
