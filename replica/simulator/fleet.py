@@ -61,6 +61,8 @@ from replica.simulator.witness import Flight, Witness, readable, readable_range
 
 __all__ = ["Fleet", "Tally"]
 
+_NOT_POLLED = -1
+
 _BUDGET = 3
 """How many registers a purge looks at in one transaction."""
 
@@ -246,11 +248,16 @@ class Fleet:
 
     def _damage(self, replica: Process, key: bytes) -> None:
         """Damage a row, unless a peer lacks something of it: data that is lost for good is another fault."""
-        with replica.storage.snapshot() as snapshot:
-            register = readable(snapshot, key)
-        dots = [sibling.dot for sibling in register or ()]
+        held = {name: self._readable(one, key) for name, one in self.replicas.items()}
+        if any(register is None for register in held.values()):
+            return
+        dots = [sibling.dot for sibling in held[replica.name] or ()]
         if dots and any(self.replicas[peer].has_seen(dots) for peer in replica.peers):
             replica.damage(key)
+
+    def _readable(self, replica: Process, key: bytes) -> Register | None:
+        with replica.storage.snapshot() as snapshot:
+            return readable(snapshot, key)
 
     def _ask(self, replica: Process, question: Question) -> Mapping[str, Answer]:
         reached = [peer for peer in replica.peers if self._reach(replica.name, peer)]
@@ -432,7 +439,7 @@ class Fleet:
             for stream in self._streams.values():
                 if stream.consumer is replica:
                     stream.pulling.wake()
-                    stream.consumer_polled = -1
+                    stream.consumer_polled = _NOT_POLLED
         return outcome
 
     def _deliver_to_supplier(self, stream: Stream, message: ConsumerMessage) -> None:
@@ -440,7 +447,8 @@ class Fleet:
         now = supplier.now(self.time)
         self._count(stream.consumer.name, supplier.name, message)
         self._run(supplier, stream.serving, stream.serving.receive(message, now), now)
-        if not stream.ended:
+        stream.supplier_polled = _NOT_POLLED
+        if not stream.to_supplier and not stream.ended:
             self._poll_supplier(stream)
 
     def _deliver_to_consumer(self, stream: Stream, flight: Flight) -> None:
@@ -455,7 +463,8 @@ class Fleet:
             outcome = self._run(consumer, stream.pulling, work, now)
             if isinstance(message, Welcome) and outcome is not None and outcome.step is not None:
                 self._began(consumer, message, flight)
-        if not stream.ended:
+        stream.consumer_polled = _NOT_POLLED
+        if not stream.to_consumer and not stream.ended:
             self._poll_consumer(stream)
 
     def _began(self, consumer: Process, welcome: Welcome, flight: Flight) -> None:

@@ -140,7 +140,7 @@ def random_script(
 ) -> Script:
     """A run of so many steps. What is not given is drawn: 2 to 5 replicas, 1 to 8 keys, any topology."""
     chance = random.Random(seed)
-    count = chance.choice((2, 3, 3, 4, 5)) if replicas is None else replicas
+    count = chance.choice((2, 2, 3, 3, 4, 5)) if replicas is None else replicas
     shape = chance.choice(TOPOLOGIES) if topology is None else topology
     setup = Setup(
         replicas=count,
@@ -156,10 +156,10 @@ def random_script(
     ordinary: Sequence[tuple[float, Callable[[], Step]]] = (
         (0.36, draw.write),
         (0.02, lambda: Again(at=draw.replica())),
-        (0.42, draw.pull),
+        (0.38, draw.pull),
         (0.03, lambda: Tick(at=draw.replica())),
         (0.05 if profile.purges else 0.0, lambda: Purge(at=draw.replica())),
-        (0.06, lambda: Pass(ms=chance.choice(_PASSES))),
+        (0.08, lambda: Pass(ms=chance.choice(_PASSES))),
     )
     steps: list[Step] = []
     for _ in range(operations):
