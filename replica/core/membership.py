@@ -34,6 +34,7 @@ from replica.core.must_reconcile import put_on_list
 from replica.core.protocol import MEMBERS_MAX, check_size
 from replica.core.rows import get_clock
 from replica.core.storage import Snapshot, Table, Transaction
+from replica.core.underway import shift
 
 __all__ = [
     "Learned",
@@ -357,13 +358,16 @@ def keep_alive(transaction: Transaction, now: Millis, max_silence: Millis) -> No
 
 
 def clock_stepped(transaction: Transaction, step: Millis) -> None:
-    """This replica's clock was found to have stepped by so much: silences and the others' clocks did not."""
+    """This replica's clock was found to have stepped by so much: silences, the others' clocks and what is
+    under way did not.
+    """
     for member in list(members(transaction)):
         skew = None if member.skew is None else Millis(member.skew - step)
         put_member(transaction, replace(member, heard=Millis(member.heard + step), skew=skew))
     alive_at = get_alive_at(transaction)
     if alive_at is not None:
         put_alive_at(transaction, Millis(alive_at + step))
+    shift(transaction, step)
 
 
 # --- members by hand

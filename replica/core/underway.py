@@ -7,7 +7,7 @@ progress.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import msgpack
@@ -29,6 +29,7 @@ __all__ = [
     "put_filling",
     "put_reconcile",
     "refresh",
+    "shift",
 ]
 
 _FILLINGS = "fillings"
@@ -150,12 +151,26 @@ def give_up_stalled(transaction: Transaction, now: Millis, timeout: Millis) -> s
 
 def refresh(transaction: Transaction, now: Millis) -> None:
     """Start: the time in which this replica was down does not count as time without progress."""
+    _move(transaction, lambda _: now)
+
+
+def shift(transaction: Transaction, step: Millis) -> None:
+    """This replica's clock has stepped by so much: it does not count as time, or as no time, without
+    progress.
+    """
+    _move(transaction, lambda progress_at: Millis(progress_at + step))
+
+
+def _move(transaction: Transaction, moved: Callable[[Millis], Millis]) -> None:
     state = get_reconcile(transaction)
     if state is not None:
-        put_reconcile(transaction, replace(state, progress_at=now))
+        put_reconcile(transaction, replace(state, progress_at=moved(state.progress_at)))
     fillings = get_fillings(transaction)
     if fillings:
-        rows = {supplier: replace(filling, progress_at=now) for supplier, filling in fillings.items()}
+        rows = {
+            supplier: replace(filling, progress_at=moved(filling.progress_at))
+            for supplier, filling in fillings.items()
+        }
         _put_fillings(transaction, rows)
 
 

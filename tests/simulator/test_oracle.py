@@ -781,3 +781,12 @@ def test_a_kind_that_a_forget_took_along_is_set_by_naming_any(story: Story) -> N
     assert story.answer is not None
     assert not story.answer.kind_ignored
     assert story.at("a", 6).kind == "Memory"
+
+
+def test_a_dot_that_was_lost_unseen_may_be_minted_again_and_names_the_new_write(story: Story) -> None:
+    before = story.oracle.snapshot("a")
+    dot = story.remember("a", 1, title="lost")
+    story.oracle.rolled_back("a", before)
+    story.oracle.remembered("a", KEY, [dot], now=2, fields={"title": "kept"})
+    assert story.at("a", 3).fields == {"title": "kept"}
+    assert story.healed(3).siblings == {dot}

@@ -63,3 +63,29 @@ def test_a_replica_rolled_back_to_before_it_acknowledged_an_empty_log_is_served(
         rollback at=d
         """
     )
+
+
+def test_a_filling_whose_supplier_is_gone_is_given_up_though_the_clock_is_set_back() -> None:
+    check(
+        """
+        fleet replicas=4 keys=7 links=["ab","ac","ad","bc","bd","cd"] batch_bytes=1
+        remember at=d key=4
+        remember at=d key=6
+        pull at=c source=d messages=3
+        turn at=c skew=-600000
+        crash at=d
+        """
+    )
+
+
+def test_a_dot_whose_write_was_lost_before_anyone_had_seen_it_may_name_another() -> None:
+    check(
+        """
+        fleet replicas=5 keys=3 links=["ab","ac","ad","ae"] forgiving=true
+        pull at=e source=a
+        save at=e
+        remember at=e key=0
+        rollback at=e
+        remember at=e key=2
+        """
+    )

@@ -69,7 +69,8 @@ class Oracle:
 
     def __init__(self) -> None:
         self._graphs: dict[Hashable, Graph] = {}
-        self._dots: set[Dot] = set()
+        self._dots: dict[Dot, Hashable] = {}
+        """Every dot minted, and the key it was minted for."""
         self._seen: dict[str, dict[Hashable, int]] = {}
         self._lost: set[str] = set()
 
@@ -250,7 +251,7 @@ class Oracle:
             if not graph.tombstones >> write & 1 and not graph.purgeable(write, max(now, latest or now)):
                 raise Contradiction(f"{replica} removed at {key!r} a value that nobody had removed")
         write = graph.add(dots[0], past=past, folded=numbers, written_at=now, tombstone=True)
-        self._dots.add(dots[0])
+        self._dots[dots[0]] = key
         self._seen[replica][key] |= 1 << write
 
     def clock_refusal(
@@ -390,8 +391,17 @@ class Oracle:
             due = "one write was" if must else "no write was"
             raise Contradiction(f"{replica} minted {len(dots)} dots at {key!r}, where {due} due")
         if dots and dots[0] in self._dots:
-            raise Contradiction(f"{replica} minted {dots[0]!r} a second time")
+            self._forget(replica, dots[0])
         return must
+
+    def _forget(self, replica: str, dot: Dot) -> None:
+        """A dot is minted again: that is right only if its first write was lost before anyone had seen it."""
+        key = self._dots[dot]
+        graph = self._graph(key)
+        write = graph.number[dot]
+        if any(seen.get(key, 0) >> write & 1 for seen in self._seen.values()):
+            raise Contradiction(f"{replica} minted {dot!r} a second time")
+        del graph.number[dot]
 
     def _add(
         self,
@@ -414,6 +424,6 @@ class Oracle:
             expires_at=expires_at,
             tombstone=tombstone,
         )
-        self._dots.add(dot)
+        self._dots[dot] = key
         self._seen[replica][key] = here.seen | 1 << write
         return write
