@@ -139,7 +139,9 @@ def test_a_context_is_covered_without_gap_when_every_dot_up_to_it_is_there(
 @given(dot_sets, actors, st.integers(1, 20), st.integers(0, 20))
 def test_with_run_adds_every_dot_of_the_run(dots: DotSet, actor: Actor, first: int, last: int) -> None:
     run = {Dot(actor, counter) for counter in range(first, last + 1)}
-    assert elements(Clock.of(dots).with_run(actor, first, last)) == dots | run
+    clock = Clock.of(dots).with_run(actor, first, last)
+    assert elements(clock) == dots | run
+    assert clock == Clock.of(dots | run)
 
 
 @given(st.dictionaries(actors, st.integers(0, 20)))

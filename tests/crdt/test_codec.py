@@ -378,6 +378,27 @@ def test_a_field_holds_text_integers_bytes_or_nothing(thing: object) -> None:
     )
 
 
+@pytest.mark.parametrize("thing", [True, False, 1.0, "1", None])
+@pytest.mark.parametrize(
+    ("decode", "encoding", "path", "place"),
+    [
+        pytest.param(decode_record, encode_record(NOTE), (2, 0), 0, id="actor of a record context"),
+        pytest.param(decode_record, encode_record(NOTE), (2, 0), 1, id="bound of a run"),
+        pytest.param(decode_record, encode_record(NOTE), (3, 0, 1, 0), 0, id="actor of a dot"),
+        pytest.param(decode_record, encode_record(NOTE), (3, 0, 1, 0), 1, id="counter"),
+        pytest.param(decode_record, encode_record(NOTE), (3, 0, 1, 0), 3, id="time of a value"),
+        pytest.param(decode_register, encode_register(REGISTER), (2, 0), 1, id="counter of a sibling"),
+        pytest.param(decode_register, encode_register(REGISTER), (2, 0), 5, id="time of a sibling"),
+        pytest.param(decode_register, encode_register(REGISTER), (2, 0, 2), 1, id="top of a context"),
+    ],
+)
+def test_a_number_is_an_integer(
+    decode: Callable[[bytes], object], encoding: bytes, path: tuple[int, ...], place: int, thing: object
+) -> None:
+    changed = rewritten(encoding, path, lambda row: [*row[:place], thing, *row[place + 1 :]])
+    assert not decodes_or_says_so(decode, changed)
+
+
 def test_a_tombstone_has_no_expiry() -> None:
     def expiring(row: list[object]) -> list[object]:
         return [*row[:4], NOW, *row[5:]]
@@ -413,9 +434,8 @@ def test_no_flipped_bit_of_a_frame_or_its_key_goes_unnoticed(key: bytes, body: b
 
 
 def test_no_truncated_or_lengthened_frame_opens() -> None:
-    frame = seal_frame(b"key", encode_register(REGISTER))
-    for prefix in prefixes(frame):
-        with pytest.raises(Damaged):
-            open_frame(b"key", prefix)
-    with pytest.raises(Damaged):
-        open_frame(b"key", frame + b"\0")
+    for key, body in ((b"key", encode_register(REGISTER)), (b"key", b""), (b"", b"")):
+        frame = seal_frame(key, body)
+        for other in (*prefixes(frame), frame + b"\0"):
+            with pytest.raises(Damaged):
+                open_frame(key, other)
