@@ -2,13 +2,17 @@
 
 The result of a write is stored under the request's id in the write's own transaction, and kept ten minutes.
 A repeat within them gets that result and writes nothing. Later writes clear away what is older, a few rows
-each.
+each, and so does a purge, for a store that nobody writes to any more.
+
+So the room that results take is bounded by the writes of ten minutes and by nothing else; their rows are kept
+small.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import TypeVar
 
 import msgpack
@@ -32,6 +36,7 @@ PRUNED_PER_WRITE = 4
 _R = TypeVar("_R", Remembered, Updated, Forgotten)
 
 _RESULTS: tuple[type[Result], ...] = (Remembered, Updated, Forgotten)
+"""A row names one of these by its place."""
 
 
 def _pack(plain: object) -> bytes:
@@ -79,9 +84,14 @@ def _read_row(snapshot: Snapshot, id: bytes) -> _Row | None:
         body = open_frame(id, frame)
     except Damaged:
         raise DamagedRow(Table.REQUESTS, id) from None
-    at, of_command, name, parts, values = msgpack.unpackb(body)
-    kind = next(kind for kind in _RESULTS if kind.__name__ == name)
-    return _Row(Millis(at), of_command, kind(key=EntryKey(*parts), **values))
+    at, of_command, which, parts, values = msgpack.unpackb(body)
+    kind = _RESULTS[which]
+    named = zip(_value_names(kind), values, strict=True)
+    return _Row(Millis(at), of_command, kind(key=EntryKey(*parts), **dict(named)))
+
+
+def _value_names(kind: type[Result]) -> list[str]:
+    return [field.name for field in fields(kind) if field.name != "key"]
 
 
 def _time_key(at: Millis, id: bytes) -> bytes:
@@ -116,19 +126,19 @@ def keep_result(transaction: Transaction, command: Command, result: Result, now:
     if old is not None:
         transaction.delete(Table.REQUEST_TIMES, _time_key(old.at, id))
     key = result.key
-    values = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "key"}
-    body = _pack((now, fingerprint(command), type(result).__name__, (key.repo_id, key.topic, key.id), values))
+    values = [getattr(result, name) for name in _value_names(type(result))]
+    which = _RESULTS.index(type(result))
+    body = _pack((now, fingerprint(command), which, (key.repo_id, key.topic, key.id), values))
     transaction.put(Table.REQUESTS, id, seal_frame(id, body))
     transaction.put(Table.REQUEST_TIMES, _time_key(now, id), b"")
 
 
-def prune_results(transaction: Transaction, now: Millis) -> None:
-    """Clear away some of the results that are kept no longer, oldest first."""
+def prune_results(transaction: Transaction, now: Millis, most: int = PRUNED_PER_WRITE) -> int:
+    """Clear away results that are kept no longer, oldest first, and return how many, at most ``most``."""
     stop = _time_key(Millis(now - KEPT + 1), b"")
-    left = PRUNED_PER_WRITE
-    for place, _ in transaction.items(Table.REQUEST_TIMES, stop=stop):
-        if left == 0:
-            return
-        left -= 1
+    pruned = 0
+    for place, _ in islice(transaction.items(Table.REQUEST_TIMES, stop=stop), most):
         transaction.delete(Table.REQUESTS, place[8:])
         transaction.delete(Table.REQUEST_TIMES, place)
+        pruned += 1
+    return pruned

@@ -1,4 +1,8 @@
-"""Purging, in steps between which others have their turn to write (DESIGN section 6)."""
+"""Purging, in steps between which others have their turn to write (DESIGN section 6).
+
+With what is dead goes what else a store needs no more: results of requests that are kept no longer, and the
+room of all of it on disk.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass
 
 from crdt.dot import Millis
 from replica.core.purge import Place, Purged, purge
+from replica.core.requests import prune_results
 from replica.core.storage import StorageError
 from replica.logs import logger
 from replica.server.runtime import Runtime
@@ -14,7 +19,7 @@ from replica.server.runtime import Runtime
 __all__ = ["Compactor", "Looked"]
 
 _BUDGET = 200
-"""Registers that one transaction looks at."""
+"""Registers that one transaction looks at, or results that it clears away."""
 
 _log = logger()
 
@@ -45,6 +50,9 @@ class Compactor:
             while done.position is not None:
                 done = done.plus(await self._step(done.position))
             self.looked = Looked(now, done)
+            while await self._prune() == _BUDGET:
+                pass
+            await self._shrink()
         if done.tombstones or done.expired or done.superseded:
             _log.info(
                 "purged",
@@ -66,6 +74,18 @@ class Compactor:
                 transaction, now, compaction.max_silence, compaction.grace, place, _BUDGET
             )
         )
+
+    async def _prune(self) -> int:
+        now = self._runtime.clock()
+        return await self._runtime.write(lambda transaction: prune_results(transaction, now, _BUDGET))
+
+    async def _shrink(self) -> None:
+        """Give room back to the disk. That this fails is no failure of the purge: what is dead is gone."""
+        try:
+            if await asyncio.to_thread(self._runtime.storage.shrink):
+                _log.info("gave room back to the disk", file_bytes=self._runtime.storage.stats().file_bytes)
+        except StorageError as error:
+            _log.error("the store refuses", reason=str(error))
 
     async def run(self) -> None:
         """Do it from time to time, until cancelled."""

@@ -28,6 +28,7 @@ __all__ = [
     "finish_store",
     "make_directory",
     "place_of",
+    "sync_directory",
     "unusable",
 ]
 
@@ -77,7 +78,7 @@ def make_directory(directory: Path) -> None:
             place = place.parent
         for place in reversed(missing):
             place.mkdir(mode=0o700, exist_ok=True)
-            _sync_directory(place.parent)
+            sync_directory(place.parent)
     except OSError as error:
         raise unusable(directory, error) from error
 
@@ -95,14 +96,14 @@ def begin_store(directory: Path) -> None:
         file.write(json.dumps(identity, indent=2) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    _sync_directory(directory)
+    sync_directory(directory)
 
 
 def finish_store(directory: Path) -> None:
     """Declare the store in `directory`, whose data is on disk, complete. Raises OSError."""
-    _sync_directory(directory)
+    sync_directory(directory)
     (directory / _UNFINISHED_FILE).rename(directory / IDENTITY_FILE)
-    _sync_directory(directory)
+    sync_directory(directory)
 
 
 def place_of(directory: Path) -> bytes:
@@ -184,7 +185,7 @@ def unusable(directory: Path, error: OSError) -> StoreRefused:
     )
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make the names in `directory` durable."""
     file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

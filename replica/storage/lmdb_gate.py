@@ -30,6 +30,11 @@ class MapGate:
         self._alone = False
         """Whether a thread is alone, or waits to be."""
 
+    @property
+    def wanted(self) -> bool:
+        """Whether a thread is alone, or waits to be: whoever can wait should leave."""
+        return self._alone
+
     def enter(self) -> int:
         """Go inside, waiting for whoever is or will be alone. Returns what :meth:`leave` wants."""
         thread = threading.get_ident()

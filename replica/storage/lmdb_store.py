@@ -3,15 +3,15 @@
 Every commit is flushed to disk before it returns. The memory map is reserved large, since reserving costs
 nothing, and grows by itself where address space is limited. What LMDB does not check is checked here:
 whether the files are whole and ours (`lmdb_directory`, `lmdb_file`), whether another process has them
-(`lmdb_lock`), and whether someone looks into the map while it moves (`lmdb_gate`).
+(`lmdb_lock`), and whether someone looks into the map while it moves (`lmdb_gate`). What LMDB never gives back
+is got by writing the file anew (`lmdb_rewrite`).
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import resource
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,6 @@ from replica.core.storage import (
     StorageClosed,
     StorageError,
     StorageFull,
-    StoreRefused,
     Table,
     Transaction,
 )
@@ -35,13 +34,16 @@ from replica.storage.lmdb_directory import (
     finish_store,
     make_directory,
     place_of,
+    sync_directory,
     unusable,
 )
 from replica.storage.lmdb_errors import translated
-from replica.storage.lmdb_file import DATA_FILE, LOCK_FILE, REPLACE_STORE
+from replica.storage.lmdb_file import DATA_FILE
 from replica.storage.lmdb_gate import MapGate
 from replica.storage.lmdb_lock import ProcessLock
-from replica.storage.lmdb_transaction import LmdbSnapshot, LmdbTransaction, MappedStore
+from replica.storage.lmdb_map import map_store
+from replica.storage.lmdb_rewrite import Packing, Rewriting, clear_unfinished
+from replica.storage.lmdb_transaction import Journal, LmdbSnapshot, LmdbTransaction, MappedStore, Row
 from replica.storage.turn import WriterTurn
 
 __all__ = ["DEFAULT_MAP_SIZE", "LmdbStorage", "StoreStats"]
@@ -51,16 +53,20 @@ T = TypeVar("T")
 DEFAULT_MAP_SIZE = 1 << 40
 """How much address space a store reserves, in bytes: a tebibyte, of which it uses as much as it has data."""
 
-_SMALLEST_MAP = 1 << 20
-_LMDB_FORMAT = 0
-"""Which of the formats that the binding bundles: it would let the environment choose, and one cannot read
-the other.
-"""
-_READERS = 512
-_READER_TABLE_BYTES = 36 * 1024
-"""Room for so many readers, at 64 bytes each, and for the head of the table."""
 _PATIENCE = 10.0
 """Seconds that growing the map waits for open snapshots to end."""
+_SWAP_PATIENCE = 0.1
+"""Seconds that everyone may be kept waiting before a rewritten file takes its place."""
+_WASTEFUL = 1.4
+"""How much larger than its rows in full pages a file must be to be rewritten."""
+_WASTE_BYTES = 1 << 17
+"""And by how much: less is not worth it."""
+_LOOK_AGAIN = 4
+"""The rows are looked at again when one in so many was written: the others are as large as they were."""
+_CATCH_UP_ROWS = 1000
+"""So few rows may be left to copy while everyone waits."""
+_CATCH_UP_ROUNDS = 8
+"""How often that is tried: each round has less to copy, unless writes come faster than they are copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,12 @@ class LmdbStorage:
         self._patience = patience
         self._gate = MapGate()
         self._turn = WriterTurn()
+        self._journal = Journal()
+        self._packing: Packing | None = None
+        """As of the last look at every row; none: none since the start."""
+        self._looked_at = 0
+        """How much had been written by then."""
+        self._shrinking = threading.Lock()
 
     @classmethod
     def open(
@@ -129,7 +141,8 @@ class LmdbStorage:
                 lock.sign()
                 if state is not DirectoryState.STORE:
                     begin_store(directory)
-                mapped = _map_store(directory, map_size, map_limit)
+                clear_unfinished(directory)
+                mapped = map_store(directory, map_size, map_limit)
                 undo.callback(mapped.environment.close)
                 if state is not DirectoryState.STORE:
                     finish_store(directory)
@@ -144,7 +157,7 @@ class LmdbStorage:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        attempt = LmdbTransaction(self._gate, self._turn, self._current)
+        attempt = LmdbTransaction(self._gate, self._turn, self._current, self._journal)
         try:
             with attempt:
                 yield attempt
@@ -158,7 +171,7 @@ class LmdbStorage:
 
     def run(self, work: Callable[[Transaction], T]) -> T:
         while True:
-            attempt = LmdbTransaction(self._gate, self._turn, self._current)
+            attempt = LmdbTransaction(self._gate, self._turn, self._current, self._journal)
             try:
                 with attempt:
                     return work(attempt)
@@ -200,6 +213,110 @@ class LmdbStorage:
         finally:
             self._gate.leave(thread)
 
+    def shrink(self) -> bool:
+        """Write the store anew, into full pages of a smaller file, if it takes much more room than its rows
+        need; True if that was done.
+
+        Others go on reading and writing. It is given up, to be tried again some other time, when someone
+        waits for the map to grow or the store to close, or holds a snapshot at the very end. Raises
+        StorageFull (nothing has changed) and another StorageError, and StorageClosed.
+        """
+        if not self._shrinking.acquire(blocking=False):
+            return False
+        try:
+            return self._is_wasteful() and self._rewrite()
+        except lmdb.Error as error:
+            raise translated(error) from error
+        except OSError as error:
+            raise StorageFull(
+                f"the store cannot be written anew ({error.strerror}): nothing was changed;"
+                " make room on the disk"
+            ) from error
+        finally:
+            self._shrinking.release()
+
+    def _is_wasteful(self) -> bool:
+        """Whether rewriting is worth it, by a look at every row if there is reason to."""
+
+        def exceeds(bytes_needed: float) -> bool:
+            return file_bytes > max(_WASTEFUL * bytes_needed, bytes_needed + _WASTE_BYTES)
+
+        thread = self._gate.enter()
+        try:
+            mapped = self._current()
+            file_bytes = (self._directory / DATA_FILE).stat().st_size
+            with mapped.environment.begin(buffers=True) as transaction:
+                rows = _count_rows(transaction, mapped)
+                written = self._journal.writes
+                since = written - self._looked_at
+                if self._packing is not None and not (
+                    exceeds(self._packing.expected(rows)) or since * _LOOK_AGAIN > sum(rows.values())
+                ):
+                    return False
+                packing = Packing.look(transaction, mapped.tables, lambda: self._gate.wanted)
+            if packing is None:
+                return False
+            self._packing, self._looked_at = packing, written
+            needed = packing.expected(rows)
+            # What is in the way of other writes would do no good.
+            room = os.statvfs(self._directory)
+            return exceeds(needed) and room.f_bavail * room.f_frsize > 2 * needed
+        finally:
+            self._gate.leave(thread)
+
+    def _rewrite(self) -> bool:
+        stats = self.stats()
+        rewriting = Rewriting(self._directory, (stats.map_bytes, 2 * stats.file_bytes))
+        try:
+            return self._copy(rewriting) and self._take_over(rewriting)
+        finally:
+            self._journal.end()
+            rewriting.abandon()
+
+    def _copy(self, rewriting: Rewriting) -> bool:
+        """Copy everything, and then what was written meanwhile, until that is little."""
+        with self._noting() as (mapped, source, _):
+            if not rewriting.copy(source, mapped.tables, lambda: self._gate.wanted):
+                return False
+        for _ in range(_CATCH_UP_ROUNDS):
+            with self._noting() as (mapped, source, rows):
+                rewriting.catch_up(source, mapped.tables, rows)
+            if len(rows) <= _CATCH_UP_ROWS:
+                break
+        return True
+
+    @contextmanager
+    def _noting(self) -> Iterator[tuple[MappedStore, lmdb.Transaction[memoryview], set[Row]]]:
+        """A look at the store, and the rows written since the last one; what is written later is noted."""
+        thread = self._gate.enter()
+        try:
+            mapped = self._current()
+            self._turn.take()
+            try:
+                source = mapped.environment.begin(buffers=True)
+                rows = self._journal.begin()
+            finally:
+                self._turn.give_back()
+            with source:
+                yield mapped, source, rows
+        finally:
+            self._gate.leave(thread)
+
+    def _take_over(self, rewriting: Rewriting) -> bool:
+        """Copy what is left while nobody is inside, and go on with the new file."""
+        if not self._gate.seize(_SWAP_PATIENCE):
+            return False
+        try:
+            old = self._current()
+            with old.environment.begin(buffers=True) as source:
+                rewriting.catch_up(source, old.tables, self._journal.end())
+            self._mapped = rewriting.take_place()
+            old.environment.close()
+            sync_directory(self._directory)
+        finally:
+            self._gate.release()
+        return True
+
     def _current(self) -> MappedStore:
         if self._mapped is None:
             raise StorageClosed("the store is closed")
@@ -233,7 +350,7 @@ class LmdbStorage:
                 # A failed attempt leaves the environment without a map.
                 self._mapped = None
                 environment.close()
-                self._mapped = _map_store(self._directory, size, limit)
+                self._mapped = map_store(self._directory, size, limit)
                 environment = self._mapped.environment
             raise StorageFull(
                 f"the memory map is full at {size} bytes, and so is the address space: nothing was written;"
@@ -243,67 +360,5 @@ class LmdbStorage:
             self._gate.release()
 
 
-def _map_store(directory: Path, map_size: int, map_limit: int | None) -> MappedStore:
-    """Map the files in `directory`, which are in order, with as much address space as can be had."""
-    size = map_size if map_limit is None else min(map_size, map_limit)
-    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if allowed != resource.RLIM_INFINITY:
-        # The map is not all that needs address space.
-        size = min(size, allowed // 4)
-    size = max(size, _SMALLEST_MAP)
-    _allocate_readers(directory / LOCK_FILE)
-    while True:
-        try:
-            environment = lmdb.open(
-                str(directory),
-                map_size=size,
-                max_dbs=len(Table),
-                max_readers=_READERS,
-                mode=0o600,
-                lib_version=_LMDB_FORMAT,
-            )
-        except lmdb.MemoryError as error:
-            size //= 2
-            if size < _SMALLEST_MAP:
-                raise StoreRefused(
-                    str(directory), "there is no address space to map it", "raise the limit (ulimit -v)"
-                ) from error
-        except lmdb.Error as error:
-            raise _refusal(directory, error) from error
-        else:
-            break
-    try:
-        # Readers that were killed would hold on to the pages they saw.
-        environment.reader_check()
-        with environment.begin(write=True) as transaction:
-            tables = {
-                table: environment.open_db(table.value.encode(), txn=transaction, create=True)
-                for table in Table
-            }
-        return MappedStore(environment, tables)
-    except lmdb.Error as error:
-        environment.close()
-        raise _refusal(directory, error) from error
-
-
-def _refusal(directory: Path, error: lmdb.Error) -> StoreRefused:
-    full = isinstance(translated(error), StorageFull)
-    return StoreRefused(
-        str(directory), f"LMDB cannot open it: {error}", "make room on the disk" if full else REPLACE_STORE
-    )
-
-
-def _allocate_readers(path: Path) -> None:
-    """Give LMDB's table of readers its place on the disk.
-
-    LMDB would make it a file with holes, and to write into a hole through the map kills the process when the
-    disk is full. It keeps the size of a file it finds.
-    """
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        size = os.fstat(file).st_size
-        missing = bytes(max(0, _READER_TABLE_BYTES - size))
-        if os.pwrite(file, missing, size) < len(missing):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    finally:
-        os.close(file)
+def _count_rows(transaction: lmdb.Transaction[memoryview], mapped: MappedStore) -> Mapping[Table, int]:
+    return {table: transaction.stat(database)["entries"] for table, database in mapped.tables.items()}

@@ -17,7 +17,10 @@ from replica.storage.turn import WriterTurn
 if TYPE_CHECKING:
     from lmdb import _Database
 
-__all__ = ["LmdbSnapshot", "LmdbTransaction", "MappedStore"]
+__all__ = ["Journal", "LmdbSnapshot", "LmdbTransaction", "MappedStore", "Row"]
+
+Row = tuple[Table, bytes]
+"""A place in a table, whether or not there is a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,40 @@ class MappedStore:
 
     environment: lmdb.Environment
     tables: dict[Table, _Database]
+
+
+class Journal:
+    """What was committed, for who rewrites the store. It is changed by who has the turn to write, or is
+    alone.
+    """
+
+    __slots__ = ("_rows", "writes")
+
+    def __init__(self) -> None:
+        self.writes = 0
+        """How many rows were put or deleted so far."""
+        self._rows: set[Row] | None = None
+
+    @property
+    def noting(self) -> bool:
+        """Whether the rows that are written are noted."""
+        return self._rows is not None
+
+    def begin(self) -> set[Row]:
+        """Note from now on; what was noted so far."""
+        rows, self._rows = self._rows, set()
+        return rows or set()
+
+    def end(self) -> set[Row]:
+        """Note no more; what was noted so far."""
+        rows, self._rows = self._rows, None
+        return rows or set()
+
+    def committed(self, writes: int, rows: list[Row]) -> None:
+        """A transaction has written so much, at these places."""
+        self.writes += writes
+        if self._rows is not None:
+            self._rows.update(rows)
 
 
 class _Rows:
@@ -116,11 +153,16 @@ class LmdbSnapshot(_Rows):
 class LmdbTransaction(_Rows):
     """The one open transaction, from when its block is entered; it commits when the block ends."""
 
-    __slots__ = ("_failure", "_turn", "_writes")
+    __slots__ = ("_failure", "_journal", "_noted", "_turn", "_writes")
 
-    def __init__(self, gate: MapGate, turn: WriterTurn, current: Callable[[], MappedStore]) -> None:
+    def __init__(
+        self, gate: MapGate, turn: WriterTurn, current: Callable[[], MappedStore], journal: Journal
+    ) -> None:
         super().__init__(gate, current)
         self._turn = turn
+        self._journal = journal
+        self._noted: list[Row] | None = None
+        """What was written, if someone wants to know."""
         self._writes = 0
         self._failure: StorageError | None = None
 
@@ -149,6 +191,7 @@ class LmdbTransaction(_Rows):
             raise
         self._tables = mapped.tables
         self._thread = thread
+        self._noted = [] if self._journal.noting else None
         return self
 
     def __exit__(
@@ -159,6 +202,7 @@ class LmdbTransaction(_Rows):
         try:
             if kind is None and self._failure is None:
                 transaction.commit()
+                self._journal.committed(self._writes, self._noted or [])
             else:
                 transaction.abort()
         except lmdb.Error as failed:
@@ -177,6 +221,8 @@ class LmdbTransaction(_Rows):
         check_key(key)
         transaction = self._opened()
         self._writes += 1
+        if self._noted is not None:
+            self._noted.append((table, key))
         try:
             transaction.put(key, value, db=self._tables[table])
         except lmdb.Error as error:
@@ -186,6 +232,8 @@ class LmdbTransaction(_Rows):
         check_key(key)
         transaction = self._opened()
         self._writes += 1
+        if self._noted is not None:
+            self._noted.append((table, key))
         try:
             return transaction.delete(key, db=self._tables[table])
         except lmdb.Error as error:

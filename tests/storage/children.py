@@ -10,6 +10,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -84,6 +85,69 @@ def count_up(directory: Path) -> None:
         number += 1
         store.run(number_row(number))
         say(number)
+
+
+def count_up_and_shrink(directory: Path) -> None:
+    """The same, while room is wasted and given back over and over."""
+    store = LmdbStorage.open(directory)
+    number = max(numbers(store), default=-1)
+    ended = threading.Event()
+
+    def shrink() -> None:
+        while not ended.is_set():
+            for _ in range(2):
+                store.run(lambda transaction: transaction.put(Table.CHANGES, b"large", bytes(1 << 20)))
+            store.run(lambda transaction: transaction.delete(Table.CHANGES, b"large"))
+            if store.shrink():
+                say("shrunk")
+
+    shrinking = threading.Thread(target=shrink, daemon=True)
+    shrinking.start()
+    while True:
+        number += 1
+        store.run(number_row(number))
+        say(number)
+
+
+def shrink_in_little_room(directory: Path) -> None:
+    """Waste room, and try to shrink where no file can be written; then where one can."""
+    store = LmdbStorage.open(directory)
+    for number in range(500):
+        store.run(number_row(number))
+    store.run(lambda transaction: transaction.put(Table.CHANGES, b"large", bytes(1 << 22)))
+    store.run(lambda transaction: transaction.delete(Table.CHANGES, b"large"))
+    before = sorted(os.listdir(directory)), store.stats().file_bytes
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        store.shrink()
+    except StorageFull as error:
+        say("full", error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert (sorted(os.listdir(directory)), store.stats().file_bytes) == before
+    assert numbers(store) == list(range(500))
+    store.run(number_row(500))
+    say("shrunk", store.shrink())
+    assert numbers(store) == list(range(501))
+    store.close()
+
+
+def shrink_in_little_address_space(directory: Path) -> None:
+    """Waste room, and shrink where there is no place for a second map as large as the first."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit_address_space(1 << 28)
+    store = LmdbStorage.open(directory, map_size=1 << 27)
+    for number in range(500):
+        store.run(number_row(number))
+    store.run(lambda transaction: transaction.put(Table.CHANGES, b"large", bytes(1 << 22)))
+    store.run(lambda transaction: transaction.delete(Table.CHANGES, b"large"))
+    limit_address_space(1 << 25)
+    say("shrunk", store.shrink())
+    say("map", store.stats().map_bytes)
+    store.run(lambda transaction: transaction.put(Table.CHANGES, b"large", bytes(1 << 22)))
+    assert numbers(store) == list(range(500))
+    store.close()
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
 def read(directory: Path) -> None:
@@ -212,5 +276,17 @@ def little_address_space(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    programs = (hold, count_up, read, limited_file, full_disk, address_space, little_address_space, look)
+    programs = (
+        hold,
+        count_up,
+        count_up_and_shrink,
+        shrink_in_little_room,
+        shrink_in_little_address_space,
+        read,
+        limited_file,
+        full_disk,
+        address_space,
+        little_address_space,
+        look,
+    )
     {program.__name__: program for program in programs}[sys.argv[1]](Path(sys.argv[2]))
