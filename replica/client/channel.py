@@ -17,6 +17,7 @@ OPTIONS: tuple[tuple[str, int | str], ...] = (
     # A half-open connection goes unnoticed without pings; one without calls needs none.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
     # A replica that restarts is found again soon, and by each client on its own.
     ("grpc.initial_reconnect_backoff_ms", 100),

@@ -25,9 +25,11 @@ _AGAIN = 0.05
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", REPLICATION_MESSAGE_MAX),
-    # A half-open connection goes unnoticed without pings.
+    # A half-open connection goes unnoticed without pings. The first timeout is for data that no machine
+    # takes, the second for pings that a machine takes and no program answers.
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # A fresh channel is a fresh connection, not one that another channel has given up on.

@@ -29,9 +29,11 @@ REPLICATION_MESSAGE_MAX = (64 << 20) + (1 << 20)
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
-    # A half-open connection goes unnoticed without pings.
+    # A half-open connection goes unnoticed without pings. The first timeout is for data that no machine
+    # takes, the second for pings that a machine takes and no program answers.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # Clients and peers ping as they please.

@@ -53,8 +53,8 @@ class _Link:
                 asyncio.create_task(self._carry(far_reader, writer)),
             ]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        except OSError:
-            pass  # The supplier is not there: to the consumer that is a connection that was reset.
+        except (OSError, asyncio.CancelledError):
+            pass  # The supplier is not there, or all links end: either way the connection is reset.
         finally:
             for task in tasks:
                 task.cancel()

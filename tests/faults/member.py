@@ -1,4 +1,4 @@
-"""A replica as a process that dies and comes back, on a data directory that something may befall meanwhile."""
+"""A replica as a process that dies and comes back, on a data directory that much may befall meanwhile."""
 
 from __future__ import annotations
 
