@@ -255,7 +255,11 @@ def _stores(record: Record) -> Iterable[DotStore]:
 
 
 def encode_record(record: Record) -> bytes:
-    """The payload of a record: version, actors, context, fields, tags, links, revisions, each in order."""
+    """The payload of a record: version, actors, context, fields, tags, links, revisions, each in order.
+
+    Numbers of more than 64 bits (``OverflowError``) and lone surrogates (``UnicodeEncodeError``) have no
+    encoding: whoever lets values in refuses them.
+    """
     actors = set(record.context.runs)
     actors.update(dot.actor for store in _stores(record) for dot in store)
     actors.update(key.dot.actor for key in record.revisions)

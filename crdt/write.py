@@ -58,9 +58,7 @@ def saying_again(basis: Basis, edit: Edit) -> Edit:
     again = {
         name: shown(store).value
         for name in CREATION_FIELDS
-        if name not in edit.fields
-        and (store := basis.record.fields.get(name))
-        and (name == "created_at" or not concurrent(store))
+        if (store := basis.record.fields.get(name)) and (name == "created_at" or not concurrent(store))
     }
     return replace(edit, fields={**again, **edit.fields})
 
