@@ -1,4 +1,4 @@
-"""The laws of the values run under one Hypothesis profile: enough examples, and no timed assertion."""
+"""Every law runs under one Hypothesis profile, whichever tests are chosen: no timed assertion."""
 
 from hypothesis import HealthCheck, Phase, settings
 
