@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
@@ -35,6 +36,24 @@ _NEVER = frozenset(
         "token",
     }
 )
+
+
+class _Written:
+    """What the log is written to. Where that fails, because a disk is full or a reader has gone, the line is
+    lost and nothing else: whoever said it goes on.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def is_human(format: Format, stream: TextIO) -> bool:
@@ -71,6 +90,7 @@ def fault(error: BaseException) -> dict[str, str]:
 
 def configure_logs(level: Level, format: Format, stream: TextIO = sys.stderr) -> None:
     """Set up logging for the process: ours, and that of the libraries from warnings up."""
+    written = _Written(stream)
     first: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -86,9 +106,9 @@ def configure_logs(level: Level, format: Format, stream: TextIO = sys.stderr) ->
     structlog.configure(
         processors=[*first, last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, written)),
     )
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler(written)
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=first, processors=[remove, last])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import Annotated, Any
 
@@ -128,6 +129,7 @@ app.command("export")(transfer.export)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; `arguments` are those of the process unless given."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # Whatever the locale: entries hold any text, and JSON is UTF-8.
         if isinstance(stream, TextIOWrapper):
@@ -159,11 +161,35 @@ def _fail(failure: Failure, arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_gone()
-    print(line, file=sys.stderr)
+    except OSError:
+        _write_no_more()
+    # The exit code says it, too, where nothing can be written.
+    with suppress(OSError):
+        print(line, file=sys.stderr)
     return failure.exit_code
+
+
+def _open_closed_streams() -> None:
+    """Stand in for the standard streams that the process was started without.
+
+    Else the next file that is opened, such as the store, gets the number of one, and whatever a library
+    prints. To read or write a result there is an error, as it is to other programs; what is said beside it
+    vanishes.
+    """
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY), "r")
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", buffering=1)
 
 
 def _reader_gone() -> int:
     """End without a word, and without another attempt to write."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _write_no_more()
     return ExitCode.BROKEN_PIPE
+
+
+def _write_no_more() -> None:
+    """Let go what could not be written: at its end the process would try again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -72,3 +73,13 @@ def test_control_characters_cannot_rewrite_a_terminal() -> None:
     configure_logs("info", "human", stream)
     logger().info("refused", reason="red\x1b[2Jherring")
     assert "\x1b[2J" not in stream.getvalue()
+
+
+def test_a_log_that_cannot_be_written_disturbs_nobody() -> None:
+    with os.fdopen(os.open("/dev/full", os.O_WRONLY), "w") as full:
+        configure_logs("info", "json", full)
+        logger().info("serving")
+        logging.getLogger("a.library").warning("it goes on")
+        # What the stream still holds cannot be written at its end either.
+        with pytest.raises(OSError):
+            full.close()
