@@ -23,8 +23,7 @@ __all__ = ["Counting", "Counts", "get_counts"]
 
 @dataclass(slots=True)
 class Counts:
-    """Every register is counted once, as live, expired or tombstones; a walk counts the damaged ones apart.
-    """
+    """Every register is counted once, as live, expired or tombstones; a walk counts the damaged ones apart."""
 
     registers: int = 0
     """Keys in the store, whatever is there."""
