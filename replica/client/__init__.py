@@ -33,6 +33,7 @@ from replica.client.blocking import Client
 from replica.client.call import Call, Feed, Page, Pages
 from replica.client.channel import DEFAULT_ADDRESS
 from replica.client.comparison import Difference, compare
+from replica.client.digests import Digest, EntryDigest, KeyRange, PartDigest, RangeDigests
 from replica.client.entries import (
     Entry,
     FieldHistory,
@@ -65,14 +66,12 @@ from replica.client.retry import Retry
 from replica.client.status import (
     Compacted,
     Counts,
-    Digest,
-    EntryDigest,
     HeldBy,
-    KeyRange,
-    PartDigest,
+    MemberState,
+    MemberStatus,
     PeerOrigin,
     PeerStatus,
-    RangeDigests,
+    Purging,
     Status,
     Storage,
 )
@@ -104,6 +103,8 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "KeyRange",
+    "MemberState",
+    "MemberStatus",
     "NotFoundError",
     "OutOfRangeError",
     "Outcome",
@@ -112,6 +113,7 @@ __all__ = [
     "PartDigest",
     "PeerOrigin",
     "PeerStatus",
+    "Purging",
     "RangeDigests",
     "RememberCall",
     "Remembered",

@@ -104,6 +104,7 @@ class Client:
     get_range_digests = _method(admin.get_range_digests)
     add_peer = _method(admin.add_peer)
     remove_peer = _method(admin.remove_peer)
+    retire_member = _method(admin.retire_member)
     compact = _method(admin.compact)
 
     def run(self, call: Call[Request, Result], *, retry: Retry | None = None) -> Result:

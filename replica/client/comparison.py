@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from crdt.key import EntryKey
 from replica.client.admin import get_range_digests
 from replica.client.call import Call
-from replica.client.status import KeyRange, PartDigest, RangeDigests
+from replica.client.digests import KeyRange, PartDigest, RangeDigests
 from replica.wire import admin_pb2 as pb
 
 __all__ = ["Ask", "Difference", "compare"]

@@ -20,7 +20,10 @@ from replica.client import (
     Forgotten,
     HeldBy,
     InternalError,
+    MemberState,
+    MemberStatus,
     PeerOrigin,
+    Purging,
     RepoCount,
     Retry,
     TopicCount,
@@ -233,10 +236,29 @@ async def test_a_status_tells_not_measured_from_none(replica: ScriptedReplica, c
     replica.answers["GetStatus"] = lambda request: admin_pb2.GetStatusResponse(
         cluster="eu",
         incarnation=b"i" * 16,
-        counts=admin_pb2.Counts(live=0),
+        counts=admin_pb2.Counts(live=0, siblings=0),
+        damaged_keys=["repo/r/mem/t/x"],
+        purging=admin_pb2.Purging(
+            oldest_expired_ms=0, waiting=2, held_by=[admin_pb2.HeldBy(cluster="us", reason="r", waiting=2)]
+        ),
+        members=[
+            admin_pb2.MemberStatus(
+                cluster="us", state=admin_pb2.MEMBER_STATE_LAPSED, heard_ms=0, skew_ms=0, incarnation=b"n"
+            ),
+            admin_pb2.MemberStatus(cluster="ap", state=99, must_reconcile=True),
+        ],
         storage=admin_pb2.Storage(engine="lmdb", used_bytes=0),
         peers=[
-            admin_pb2.PeerStatus(cluster="us", origin=admin_pb2.PEER_ORIGIN_ADDED, skew_ms=0, lag=0),
+            admin_pb2.PeerStatus(
+                cluster="us",
+                origin=admin_pb2.PEER_ORIGIN_ADDED,
+                skew_ms=0,
+                lag=0,
+                lag_ms=0,
+                consuming=True,
+                faults=0,
+                last_fault="f",
+            ),
             admin_pb2.PeerStatus(cluster="ap", origin=99),
         ],
     )
@@ -246,7 +268,19 @@ async def test_a_status_tells_not_measured_from_none(replica: ScriptedReplica, c
     assert (status.storage.used_bytes, status.storage.map_bytes) == (0, None)
     us, ap = status.peers
     assert (us.origin, us.skew_ms, us.lag, us.cursor) == (PeerOrigin.ADDED, 0, 0, None)
+    assert (us.lag_ms, us.consuming, us.faults, us.last_fault) == (0, True, 0, "f")
     assert (ap.origin, ap.skew_ms) == (PeerOrigin.UNKNOWN, None)
+    assert (ap.lag_ms, ap.consuming, ap.faults, ap.last_fault) == (None, False, None, None)
+    assert (status.counts.siblings, status.counts.undecodable) == (0, None)
+    assert status.damaged_keys == ("repo/r/mem/t/x",)
+    assert status.purging == Purging(None, 0, 2, None, (HeldBy("us", "r", 2),))
+    assert status.members == (
+        MemberStatus("us", MemberState.LAPSED, 0, 0, b"n", must_reconcile=False),
+        MemberStatus("ap", MemberState.UNKNOWN, None, None, None, must_reconcile=True),
+    )
+    assert not replica.received[-1].full
+    await client.ask("get_status", full=True)
+    assert replica.received[-1].full
 
 
 async def test_the_other_calls_of_admin(replica: ScriptedReplica, client: Face) -> None:
@@ -255,6 +289,7 @@ async def test_the_other_calls_of_admin(replica: ScriptedReplica, client: Face) 
     )
     replica.answers["AddPeer"] = lambda request: admin_pb2.AddPeerResponse(added=request.address == "h:1")
     replica.answers["RemovePeer"] = lambda request: admin_pb2.RemovePeerResponse(removed=True)
+    replica.answers["RetireMember"] = lambda request: admin_pb2.RetireMemberResponse(retired=True)
     replica.answers["Compact"] = lambda request: admin_pb2.CompactResponse(
         purged_tombstones=1,
         waiting=2,
@@ -267,6 +302,8 @@ async def test_the_other_calls_of_admin(replica: ScriptedReplica, client: Face) 
     assert await client.ask("add_peer", "us", "h:1") is True
     assert await client.ask("add_peer", "us", "h:2") is False
     assert await client.ask("remove_peer", "us") is True
+    assert await client.ask("retire_member", "us") is True
+    assert replica.received[-1] == admin_pb2.RetireMemberRequest(cluster="us")
     assert await client.ask("compact") == Compacted(1, 0, 2, (HeldBy("us", "has not been heard of", None),))
 
 
