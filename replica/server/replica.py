@@ -96,14 +96,6 @@ class Replica:
             peers.add(cluster, address, Origin.CONFIGURED)
         for cluster, address in added.items():
             peers.add(cluster, address, Origin.ADDED)
-        _log.info(
-            "serving",
-            cluster=runtime.identity.cluster,
-            data_dir=str(config.data_dir.absolute()),
-            listen=clients.address,
-            replication_listen=replicas.address,
-            peers=len({*config.peers, *added}),
-        )
         chores = [compactor.run(), healer.run(), keep_house(runtime)]
         return cls(runtime, peers, clients, replicas, [asyncio.create_task(chore) for chore in chores])
 

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 
 from replica import __version__
@@ -50,21 +51,30 @@ async def _serve(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled, number)
     async with Replica.serving(config) as replica:
+        facts = {
+            "cluster": replica.runtime.identity.cluster,
+            "data_dir": str(config.data_dir.absolute()),
+            "listen": replica.listen_address,
+            "replication_listen": replica.replication_address,
+        }
+        if not _one_stream():
+            logger().info("serving", **facts)
         # Whoever was to read it may have gone: that is no reason to stop.
         with suppress(OSError):
-            print(_announcement(replica), flush=True)
+            print(_announcement(config, facts), flush=True)
         await stop.wait()
 
 
-def _announcement(replica: Replica) -> str:
+def _one_stream() -> bool:
+    """Whether the log goes where the announcement goes: then it need not say the same."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+
+
+def _announcement(config: Config, facts: Mapping[str, str]) -> str:
     """Where its data lives and where it is reached: for people on a terminal, else a JSON object."""
-    config = replica.runtime.config
-    facts = {
-        "cluster": replica.runtime.identity.cluster,
-        "data_dir": str(config.data_dir.absolute()),
-        "listen": replica.listen_address,
-        "replication_listen": replica.replication_address,
-    }
     if not is_human(config.log.format, sys.stdout):
         return json.dumps({"event": "serving", "version": __version__, "pid": os.getpid(), **facts})
     peers = ", ".join(f"{cluster} at {address}" for cluster, address in config.peers.items()) or "none"

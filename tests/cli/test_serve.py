@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from replica.config import SETTINGS
-from tests.cli.processes import Run, Serve, process
+from tests.cli.processes import COMMAND, Run, Serve, environment, process
 
 
 def test_every_key_has_its_flag_with_its_default(ricordo: Run) -> None:
@@ -84,6 +87,24 @@ def test_it_says_where_its_data_lives_and_stops_in_order(
     assert again.facts["cluster"] == served.facts["cluster"]
 
 
+def test_on_a_terminal_it_announces_itself_once(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    words = ["serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    words += ["--replication-listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [*COMMAND, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(tmp_path)
+    ) as running:
+        os.close(theirs)
+        said = b""
+        while b"stops it." not in said:
+            said += os.read(ours, 4096)
+        running.terminate()
+        assert running.wait(30) == 0
+    os.close(ours)
+    assert said.startswith(b"Ricordo ")
+    assert said.count(b"127.0.0.1:") == 2
+
+
 def test_peers_are_listed_added_and_removed(serve: Serve, ricordo: Run) -> None:
     served = serve("--cluster", "eu", "--peer", "us=127.0.0.1:1")
 
@@ -101,7 +122,7 @@ def test_peers_are_listed_added_and_removed(serve: Serve, ricordo: Run) -> None:
     ]
     assert all(peer["lag"] is None and peer["last_contact_ms"] is None for peer in listed)
     plain = ricordo("peers", "list", "--address", served.address).text.splitlines()[0].split("\t")
-    assert plain == ["ap", "127.0.0.1:2", "added", "not connected", "not measured", "never", "not measured"]
+    assert plain == ["ap", "127.0.0.1:2", "added", "not connected", "—", "—", "—"]
 
     removed = ricordo("peers", "remove", "ap", "--json", "--address", served.address)
     assert removed.value == {"cluster": "ap", "removed": True}
