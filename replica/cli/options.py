@@ -157,11 +157,9 @@ def text(field: str, value: str) -> str:
     return value
 
 
-def given_body(body: str | None, file: Path | None, *, piped: bool) -> str | None:
-    """The body that a command was given, or None.
-
-    With `piped` it may also come down a pipe without being asked for; nothing in the pipe is then no body,
-    not an empty one.
+def given_body(body: str | None, file: Path | None) -> str | None:
+    """The body that a command was given, or None. Standard input is read only where it is asked for: a pipe
+    that nobody writes to, as services and jobs have, would be waited for in vain.
     """
     if body is not None:
         if file is not None:
@@ -175,8 +173,6 @@ def given_body(body: str | None, file: Path | None, *, piped: bool) -> str | Non
             raise usage(f"cannot read {file}: {error.strerror}", field="--body-file") from None
     if file is not None:
         return _read("standard input", sys.stdin.buffer)
-    if piped:
-        return _read("standard input", sys.stdin.buffer) or None
     return None
 
 

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from replica.cli.sheet import Column, Sheet, print_listing, print_sheet
 
-__all__ = ["Terminal", "console", "json_value"]
+__all__ = ["Terminal", "console", "counted", "json_value"]
 
 Item = TypeVar("Item")
 
@@ -28,6 +28,11 @@ Item = TypeVar("Item")
 def console(*, stderr: bool = False) -> Console:
     """A console that shows text as it is: no markup, no emoji codes, no guessing what looks like a number."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """A number and what it counts: ``1 entry``, ``2 entries``; several are the one with an s unless told."""
+    return f"{count} {one if count == 1 else several or f'{one}s'}"
 
 
 def json_value(value: object) -> object:

@@ -19,7 +19,7 @@ from replica.cli.exporting import Exported, export_entries, whole_file
 from replica.cli.importing import Account, Done, Import, Policy, Refusal, read_lines
 from replica.cli.notes import InvalidLine
 from replica.cli.options import connect
-from replica.cli.terminal import Terminal, json_value
+from replica.cli.terminal import Terminal, counted, json_value
 from replica.client import DEFAULT_ADDRESS
 
 __all__ = ["export", "import_file"]
@@ -27,7 +27,7 @@ __all__ = ["export", "import_file"]
 TIMEOUT = "60s"
 STANDARD = "-"
 
-_COUNT = "{task.fields[lines]} entries"
+_COUNT = "entries: {task.fields[lines]}"
 
 
 def import_file(
@@ -112,10 +112,11 @@ def _report(terminal: Terminal, file: Path, account: Account, policy: Policy, fr
         "refusals": account.refusals,
     }
     shown = [f"{count} {done}" for done, count in account.counts.items() if count or done is not Done.SKIPPED]
-    terminal.line(said, f"{account.lines} lines: {', '.join(shown)}, {refused} refused")
+    terminal.line(said, f"{counted(account.lines, 'line')}: {', '.join(shown)}, {refused} refused")
     if account.kind_ignored and not terminal.as_json:
         terminal.note(
-            f"{account.kind_ignored} entries keep the kind they have: it is set when an entry is made"
+            f"{counted(account.kind_ignored, 'entry keeps its kind', 'entries keep their kind')}: it is set "
+            "when an entry is made"
         )
     if refused:
         if not policy.continue_on_error:
@@ -144,7 +145,7 @@ def _check(terminal: Terminal, file: Path, source: BinaryIO, from_line: int) -> 
             refusals.append(Refusal(line.number, line.note.field, line.note.reason, None))
             terminal.note(_refused(file, refusals[-1]))
     said = {"lines": lines, "refused": len(refusals), "refusals": refusals}
-    terminal.line(said, f"{lines} lines, {len(refusals)} of them malformed; nothing was sent")
+    terminal.line(said, f"{counted(lines, 'line')}, {len(refusals)} of them malformed; nothing was sent")
     if refusals:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -198,15 +199,15 @@ def _report_export(terminal: Terminal, account: Exported, output: Path) -> None:
     if terminal.as_json:
         print(json.dumps(json_value(account)), file=stream)
     else:
-        print(f"{account.exported} entries exported", file=stream)
+        print(f"{counted(account.exported, 'entry', 'entries')} exported", file=stream)
         if account.concurrent:
             terminal.note(
-                f"{account.concurrent} of them hold concurrent values: the line has the one that is shown"
+                f"{account.concurrent} of them with concurrent values: the line has the one that is shown"
             )
     if account.undecodable:
         raise Failure(
             ExitCode.REFUSED,
-            f"{account.undecodable} entries were left out: this replica cannot decode them",
+            f"{counted(account.undecodable, 'entry', 'entries')} left out: this replica cannot decode them",
             remedy="export from a replica of the newest version",
         )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import sys
+import termios
 from typing import Annotated
 
 import typer
@@ -21,7 +23,7 @@ from replica.cli.options import (
     read_ttl,
     scope,
 )
-from replica.cli.terminal import Terminal
+from replica.cli.terminal import Terminal, counted
 from replica.cli.views import expiry
 from replica.client import DEFAULT_ADDRESS
 
@@ -103,14 +105,14 @@ def remember(
     """Make an entry, or write over it.
 
     Over the live entry at the key, what is given replaces, tags and links are added, the rest stays. Without
-    an id one is made. The text of the entry is --body, or --body-file, or what comes down a pipe on standard
-    input.
+    an id one is made. The text of the entry is --body, or --body-file; standard input is read only for
+    --body-file -.
 
     \b
     Examples:
       ricordo remember --repo api --topic decisions --title "Keep retries at the edge" --tag grpc
       ricordo remember repo/api/mem/notes/deploy --body-file deploy.md --ttl 30d
-      git log -1 --format=%B | ricordo remember --repo api --topic notes --provenance HEAD
+      git log -1 --format=%B | ricordo remember --repo api --topic notes --body-file -
       ricordo remember repo/api/mem/notes/deploy --link touches=repo/api/file/deploy.sh
     """
     if key is None and id is None:
@@ -125,6 +127,7 @@ def remember(
         named = entry_key(key, repo, topic, id)
         repo_id, topic, id = named.repo_id, named.topic, named.id
     assert topic is not None
+    text = given_body(body, body_file)
     life = None if ttl is None else read_ttl("--ttl", ttl)
     with connect(address, timeout) as client:
         done = client.remember(
@@ -133,7 +136,7 @@ def remember(
             id=id,
             kind=_text("--kind", kind),
             title=_text("--title", title),
-            body=given_body(body, body_file, piped=_piped()),
+            body=text,
             author=_text("--author", author),
             provenance=_text("--provenance", provenance),
             tags=_texts("--tag", tag),
@@ -155,6 +158,8 @@ def remember(
             terminal.note("the entry still expires: no call makes an ephemeral entry durable")
         if done.created_at_ignored:
             terminal.note("the time of creation stays: it is set when an entry is made")
+        if title is None and text is None and _something_waits():
+            terminal.note("standard input was not read: --body-file - takes the text from there")
         _note_undecodable(terminal, done.undecodable)
 
 
@@ -192,7 +197,7 @@ def update(
       ricordo update repo/api/mem/notes/deploy --provenance ""
     """
     named = entry_key(key, repo, topic, id)
-    text = given_body(body, body_file, piped=False)
+    text = given_body(body, body_file)
     changes = (title, text, author, provenance, tag, untag, link, unlink)
     if not any(change is not None and change != [] for change in changes):
         raise usage(
@@ -278,7 +283,7 @@ def _lasting(expires_at_ms: int | None) -> str:
 
 
 def _some(count: int, noun: str, verb: str) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''} {verb}" if count else ""
+    return f"{counted(count, noun)} {verb}" if count else ""
 
 
 def _note_undecodable(terminal: Terminal, count: int) -> None:
@@ -294,10 +299,13 @@ def _texts(flag: str, values: list[str] | None) -> list[str]:
     return [options.text(flag, value) for value in values or ()]
 
 
-def _piped() -> bool:
-    """Something comes down a pipe or from a file that the shell opened: not a terminal, not /dev/null."""
+def _something_waits() -> bool:
+    """Whether somebody has written to the pipe, or opened the file, that standard input is."""
     try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
+        descriptor = sys.stdin.fileno()
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
+            return False
+        return any(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
     except (OSError, ValueError):
         return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
