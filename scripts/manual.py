@@ -31,7 +31,9 @@ from replica.client import (
     Forgotten,
     HeldBy,
     History,
+    MemberStatus,
     PeerStatus,
+    Purging,
     Remembered,
     RepoCount,
     Status,
@@ -75,6 +77,7 @@ BY_HAND: Mapping[str, Mapping[str, str]] = {
         "damaged": "a list of the replicas that cannot read their row",
     },
     "peers remove": {"cluster": "the peer", "removed": "false: there was no such peer"},
+    "peers retire": {"cluster": "the member", "retired": "false: it was retired already"},
     "import": {
         "lines": "lines read, empty ones not counted",
         "created": "entries made",
@@ -113,7 +116,7 @@ BY_HAND: Mapping[str, Mapping[str, str]] = {
 }
 """What the client library has no type for."""
 
-_PARTS = (FieldValue, FieldHistory, Counts, Storage, HeldBy)
+_PARTS = (FieldValue, FieldHistory, Counts, Purging, HeldBy, Storage, MemberStatus)
 _WORDS: Mapping[object, str] = {str: "text", int: "number", bool: "true or false", bytes: "hexadecimal text"}
 
 _HEAD = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -9,9 +10,10 @@ import typer
 from replica.cli import options
 from replica.cli.exits import ExitCode, Failure, usage
 from replica.cli.options import connect
+from replica.cli.status_views import PEER_COLUMNS, compaction_sheet, peer_row, status_sheet
 from replica.cli.terminal import Terminal
-from replica.cli.views import PEER_COLUMNS, compaction_sheet, peer_row, status_sheet
-from replica.client import DEFAULT_ADDRESS, PeerStatus
+from replica.cli.times import format_span
+from replica.client import DEFAULT_ADDRESS, Client, MemberState
 
 __all__ = ["compact", "peers", "status"]
 
@@ -19,21 +21,35 @@ TIMEOUT = "10s"
 
 
 def status(
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Read every row, too: takes seconds for a million entries, and finds damage that nobody has "
+            "come upon.",
+        ),
+    ] = False,
     address: options.Address = DEFAULT_ADDRESS,
     timeout: options.Timeout = TIMEOUT,
     as_json: options.Json = False,
 ) -> None:
     """Show how a replica and its peers are.
 
-    What a replica does not measure is shown as "not measured", in JSON as null, never as 0.
+    What it holds and what waits to be purged, and for whom; how it gets on with each peer; which members the
+    fleet has; and what is wrong. Of a peer, lag is how many of its changes are missing here and behind for
+    how long; skew is how far its clock is ahead. "it lacks" is what the peer has not confirmed of this
+    replica's changes.
+
+    What is not measured is shown as "not measured", in a table as a dash, in JSON as null, never as 0.
 
     \b
     Examples:
       ricordo status
-      ricordo status --json | jq '.peers[] | {cluster, connected, lag}'
+      ricordo status --json | jq '.peers[] | {cluster, connected, lag, lag_ms}'
+      ricordo status --full --timeout 2m
     """
     with connect(address, timeout) as client:
-        found = client.get_status()
+        found = client.get_status(full=full)
     Terminal(as_json).sheet(found, status_sheet(found))
 
 
@@ -58,7 +74,13 @@ peers = typer.Typer(invoke_without_command=True)
 
 @peers.callback()
 def _peers(context: typer.Context) -> None:
-    """List, add and remove the peers of a replica."""
+    """List, add and remove the peers of a replica; retire members of the fleet.
+
+    A peer is whom this replica pulls from: adding and removing one is between the two, and can be undone. A
+    member is every replica that the fleet has ever heard of, peer of this one or not: what is forgotten and
+    expired is kept until every member has seen it. So a cluster that is gone for good is removed as a peer
+    and retired as a member.
+    """
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -69,15 +91,19 @@ def list_peers(
     timeout: options.Timeout = TIMEOUT,
     as_json: options.Json = False,
 ) -> None:
-    """List the peers of a replica, and how it sees each."""
+    """List the peers of a replica, and how it sees each.
+
+    Where the output is no terminal, each line has cluster, address, how it became a peer, state, lag (how
+    many of its changes are missing here), behind (for how long) and clock skew with a tab between them. A
+    dash stands for what is not measured.
+    """
     with connect(address, timeout) as client:
         found = client.get_status()
-
-    def row(peer: PeerStatus) -> tuple[str, ...]:
-        return peer_row(peer, found.now_ms)
-
     Terminal(as_json).listing(
-        found.peers, PEER_COLUMNS, row, nothing="no peers: add one with 'ricordo peers add CLUSTER=HOST:PORT'"
+        found.peers,
+        PEER_COLUMNS,
+        peer_row,
+        nothing="no peers: add one with 'ricordo peers add CLUSTER=HOST:PORT'",
     )
 
 
@@ -118,7 +144,8 @@ def remove_peer(
 ) -> None:
     """Replicate from a peer no longer.
 
-    What came from it stays. Exits with 3 if there is no such peer.
+    What came from it stays, and it stays a member of the fleet: what is forgotten is still kept until it has
+    seen that, too. If its cluster is gone for good, retire it as well. Exits with 3 if there is no such peer.
     """
     with connect(address, timeout) as client:
         removed = client.remove_peer(options.text("CLUSTER", cluster))
@@ -130,3 +157,54 @@ def remove_peer(
             ExitCode.NOT_FOUND, "no such peer", field="CLUSTER", remedy="'ricordo peers list' lists them"
         )
     terminal.line({"cluster": cluster, "removed": True}, f"no longer replicating from {cluster}")
+
+
+@peers.command("retire")
+def retire_member(
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The member's cluster.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    address: options.Address = DEFAULT_ADDRESS,
+    timeout: options.Timeout = TIMEOUT,
+    as_json: options.Json = False,
+) -> None:
+    """Give up a member of the fleet for good.
+
+    For a cluster that is gone and will not come back. From now on no purge waits for it, here and on every
+    replica that hears of this. It cannot be undone, and its name cannot be used again: give a replacement
+    another one. What only it had, and had not sent to any other replica, is lost with it.
+
+    Should it come back all the same, nothing breaks: what only it had is taken, what was forgotten meanwhile
+    does not return, but its store has to be compared with another one after every purge.
+
+    Removing a peer is another thing, between two replicas; do that, too. Exits with 3 if there is no such
+    member, with 6 while it is connected.
+
+    \b
+    Example: ap is gone
+      ricordo peers retire ap
+      ricordo peers remove ap
+    """
+    named = options.text("CLUSTER", cluster)
+    terminal = Terminal(as_json)
+    with connect(address, timeout) as client:
+        if not yes:
+            _confirm(client, named, terminal)
+        retired = client.retire_member(named)
+    said = f"{'retired' if retired else 'already retired'}: {cluster}; no purge waits for it"
+    terminal.line({"cluster": cluster, "retired": retired}, said)
+
+
+def _confirm(client: Client, cluster: str, terminal: Terminal) -> None:
+    """Say whom it is about, and ask. Raises Failure unless the answer is yes."""
+    if not sys.stdin.isatty():
+        raise usage("must be given where nobody can be asked", field="--yes")
+    status = client.get_status()
+    known = next((member for member in status.members if member.cluster == cluster), None)
+    if known is None or known.state is MemberState.RETIRED:
+        # The replica says what is to be said.
+        return
+    ago = "never" if known.heard_ms is None else f"{format_span(max(0, status.now_ms - known.heard_ms))} ago"
+    terminal.note(f"{cluster} was last heard {ago}. Retiring it is for good, in the whole fleet.")
+    terminal.note("What it wrote and no other replica has received is lost with it.")
+    if not typer.confirm(f"Retire {cluster}?", err=True):
+        raise Failure(ExitCode.REFUSED, "nothing was changed")

@@ -41,7 +41,7 @@ _MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.OK: "done",
     ExitCode.REFUSED: "something was refused or failed (of an import: lines), or compared replicas differ",
     ExitCode.USAGE: "a wrong option, argument or value; nothing was changed",
-    ExitCode.NOT_FOUND: "no such entry: absent, forgotten or past its expiry; or no such peer",
+    ExitCode.NOT_FOUND: "no such entry: absent, forgotten or past its expiry; no such peer or member",
     ExitCode.UNAVAILABLE: "the replica could not be reached, or did not answer in time",
     ExitCode.CONFLICT: "the entry exists already, or is not of the version asked for",
     ExitCode.PRECONDITION: "the state of the replica forbids it: a clock is ahead, a token is too old",

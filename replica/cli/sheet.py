@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.rule import Rule
@@ -61,7 +62,8 @@ class Column:
     right: bool = False
     """Numbers stand on the right."""
     whole: bool = False
-    """What is too long is folded; else it is cut."""
+    """What is too long is folded; else it is cut. In a list that appears as it arrives it comes first: where
+    it needs more than its share, it gets what the columns that are cut can spare."""
     style: str = ""
 
 
@@ -111,10 +113,31 @@ def print_listing(console: Console, columns: Sequence[Column], rows: Iterable[Se
         return count
     streamed = any(column.weight for column in columns)
     arriving = iter(rows)
+    widths: list[int] | None = None
     while chunk := list(islice(arriving, _CHUNK if streamed else None)):
-        console.print(_table(columns, chunk, console.width if streamed else None, header=count == 0))
+        if streamed and widths is None:
+            widths = _widths(columns, chunk, console.width)
+        console.print(_table(columns, chunk, widths, header=count == 0))
         count += len(chunk)
     return count
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """How the columns share the terminal's width, once the first rows are known."""
+    shares = sum(column.weight for column in columns)
+    spare = max(0, width - 2 * len(columns) - sum(column.least for column in columns))
+    widths = [max(3, column.least + spare * column.weight // shares) for column in columns]
+    for at, column in enumerate(columns):
+        if not column.whole:
+            continue
+        missing = max(cell_len(_cell(row[at])) for row in rows) - widths[at]
+        for other, giving in enumerate(columns):
+            given = min(missing, widths[other] - max(3, giving.least))
+            if given > 0 and giving.weight and not giving.whole:
+                widths[other] -= given
+                widths[at] += given
+                missing -= given
+    return widths
 
 
 def _drawn(part: Part) -> RenderableType:
@@ -133,21 +156,19 @@ def _drawn(part: Part) -> RenderableType:
 
 
 def _table(
-    columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None, *, header: bool
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], widths: Sequence[int] | None, *, header: bool
 ) -> Table:
-    """With a `width` the columns share it, and what is too long for one is cut or folded."""
+    """Without widths each column is as wide as what stands in it. What is too long is cut or folded."""
     table = Table(box=None, show_header=header, pad_edge=False, padding=(0, 2, 0, 0))
-    shares = sum(column.weight for column in columns)
-    spare = max(0, (width or 0) - 2 * len(columns) - sum(column.least for column in columns))
-    for column in columns:
+    for at, column in enumerate(columns):
         table.add_column(
             column.name,
-            width=None if width is None else max(3, column.least + spare * column.weight // shares),
+            width=None if widths is None else widths[at],
             justify="right" if column.right else "left",
             style=column.style,
             header_style="dim",
-            overflow="fold" if width is None or column.whole else "ellipsis",
-            no_wrap=width is not None and not column.whole,
+            overflow="fold" if column.whole else "ellipsis",
+            no_wrap=not column.whole,
         )
     for row in rows:
         table.add_row(*(Text(_cell(text)) for text in row))

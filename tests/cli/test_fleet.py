@@ -48,7 +48,7 @@ def test_concurrent_values_are_shown_with_their_cluster_and_settled_by_a_write(
     assert any(line.startswith("title (shown)\tus\t") for line in shown.splitlines())
     assert "(concurrent values)" in ricordo("scan", "--repo", "api", "--address", eu.address).text
     exported = ricordo("export", "--address", eu.address)
-    assert exported.error.splitlines()[1].startswith("1 of them hold concurrent values")
+    assert exported.error.splitlines()[1].startswith("1 of them with concurrent values")
 
     ricordo("update", key, "--title", "settled", "--address", us.address)
     until(eu, lambda client: client.recall(key).title == "settled")

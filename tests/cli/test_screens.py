@@ -6,23 +6,16 @@ import io
 import os
 import pty
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from replica.cli.sheet import Column, Fields, Prose, Sheet, print_listing, print_sheet, visible
+from replica.cli.status_views import PEER_COLUMNS, compaction_sheet, peer_row, status_sheet
 from replica.cli.times import format_span, format_time, parse_time
-from replica.cli.views import (
-    PEER_COLUMNS,
-    SCAN_COLUMNS,
-    compaction_sheet,
-    entry_sheet,
-    history_sheet,
-    peer_row,
-    scan_row,
-    status_sheet,
-)
+from replica.cli.views import SCAN_COLUMNS, entry_sheet, history_sheet, scan_row
 from replica.client import (
     Compacted,
     Counts,
@@ -31,8 +24,11 @@ from replica.client import (
     FieldValue,
     HeldBy,
     History,
+    MemberState,
+    MemberStatus,
     PeerOrigin,
     PeerStatus,
+    Purging,
     Status,
     Storage,
 )
@@ -80,29 +76,35 @@ HEALTHY = PeerStatus(
     address="127.0.0.1:7701",
     origin=PeerOrigin.CONFIGURED,
     connected=True,
+    consuming=True,
     verdict="TAIL",
     reason="it continues where it was",
     cursor=12,
     lag=0,
+    lag_ms=0,
     last_contact_ms=NOW - 1_200,
     skew_ms=-3,
     last_error=None,
     last_error_at_ms=None,
-    received_bytes=1,
+    received_bytes=4_096,
     sent_bytes=1,
-    acknowledged=12,
+    acknowledged=8340,
     received_changes=12,
-    applied_changes=12,
+    applied_changes=11,
+    faults=2,
+    last_fault="repo/r/mem/t/a: write 1 of ap, incarnation 00",
 )
 UNHEARD = PeerStatus(
     cluster="ap",
     address="10.0.0.9:7700",
     origin=PeerOrigin.ADDED,
     connected=False,
+    consuming=False,
     verdict=None,
     reason=None,
     cursor=None,
     lag=None,
+    lag_ms=None,
     last_contact_ms=None,
     skew_ms=None,
     last_error="connection refused",
@@ -112,6 +114,8 @@ UNHEARD = PeerStatus(
     acknowledged=None,
     received_changes=None,
     applied_changes=None,
+    faults=None,
+    last_fault=None,
 )
 
 STATUS = Status(
@@ -125,13 +129,29 @@ STATUS = Status(
     listen_address="127.0.0.1:7600",
     replication_address=None,
     sequence=8341,
-    counts=Counts(live=8341, expired=0, tombstones=12, registers=8353, concurrent=500, damaged=None),
+    counts=Counts(
+        live=8341,
+        expired=0,
+        tombstones=12,
+        registers=8353,
+        concurrent=500,
+        damaged=None,
+        siblings=8853,
+        undecodable=None,
+    ),
+    damaged_keys=("repo/r/mem/t/broken",),
+    purging=Purging(NOW - 180_000_000, None, 12, NOW - 40_000, (HeldBy("ap", "it was never heard", 12),)),
     storage=Storage("lmdb", 1, 15_938_560, 1 << 40, None, 24, None),
     peers=(UNHEARD, HEALTHY),
+    members=(
+        MemberStatus("ap", MemberState.ACTIVE, None, None, None, must_reconcile=False),
+        MemberStatus("old", MemberState.RETIRED, NOW - 9_000_000_000, -20, b"i" * 16, must_reconcile=True),
+        MemberStatus("us", MemberState.ACTIVE, NOW - 1_200, -3, b"j" * 16, must_reconcile=False),
+    ),
 )
 
 COMPACTED = Compacted(
-    12, 0, 3, (HeldBy("ap", "has not been heard since 2 h", 3), HeldBy("eu", "is filling", None))
+    12, 0, 3, (HeldBy("ap", "it was never heard", 3), HeldBy("eu", "a reconcile is under way here", None))
 )
 
 
@@ -200,8 +220,10 @@ def test_what_was_not_measured_is_not_zero() -> None:
     assert "damaged rows: not measured" in shown
     assert "free on disk: not measured" in shown
     assert "expired, not yet purged: 0" in shown
-    assert peer_row(UNHEARD, NOW)[4:] == ("not measured", "never", "not measured")
-    assert peer_row(HEALTHY, NOW)[4:] == ("0", "1s ago", "-3 ms")
+    assert peer_row(UNHEARD)[3:] == ("not connected", "—", "—", "—")
+    assert peer_row(HEALTHY)[3:] == ("connected, TAIL", "0", "0s", "-3 ms")
+    assert "ap\tnever\t—\t—\t—\t—\t—" in shown
+    assert "us\t1s ago\t4 KiB\t1 B\t12\t11\t1" in shown
     assert "ap: connection refused (2s ago)" in shown
 
 
@@ -229,11 +251,31 @@ def test_a_list_is_lines_with_tabs_where_there_is_no_terminal() -> None:
     assert out.getvalue() == "x␉y\tz␊\n1\t" + "2" * 500 + "\n"
 
 
-def test_peers_fit_a_terminal() -> None:
-    console, out = terminal()
-    print_listing(console, PEER_COLUMNS, [peer_row(peer, NOW) for peer in STATUS.peers])
-    assert all(len(line.rstrip()) <= 100 for line in out.getvalue().splitlines())
+@pytest.mark.parametrize("width", [80, 90, 100])
+def test_peers_take_a_line_each(width: int) -> None:
+    console, out = terminal(width)
+    print_listing(console, PEER_COLUMNS, [peer_row(peer) for peer in STATUS.peers])
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 1 + len(STATUS.peers)
+    assert all(len(line.rstrip()) <= width for line in lines)
     assert "connected, TAIL" in out.getvalue()
+
+
+def test_a_peer_that_only_pulls_is_shown_as_one() -> None:
+    peer = replace(UNHEARD, origin=PeerOrigin.CONSUMER_ONLY, address="", consuming=True)
+    assert peer_row(peer)[:4] == ("ap", "—", "—", "pulls from here")
+    assert peer_row(replace(peer, consuming=False))[3] == "pulled from here"
+    assert peer_row(replace(UNHEARD, verdict="REFUSED"))[3] == "REFUSED"
+
+
+def test_a_generated_id_takes_one_line_and_what_it_needs_of_the_others() -> None:
+    row = ("decisions", "01936f3a-7c41-7d0e-a54b-0f6c1b5d7e21", "Decision", "Retry " * 20, "grpc", "durable")
+    for width in (90, 100, 200):
+        console, out = terminal(width)
+        print_listing(console, SCAN_COLUMNS, [row] * 3)
+        lines = out.getvalue().splitlines()
+        assert len(lines) == 4
+        assert all(row[1] in line and "Retry" in line and len(line.rstrip()) <= width for line in lines[1:])
 
 
 def test_control_characters_are_shown_and_not_sent() -> None:

@@ -44,6 +44,7 @@ def test_the_members_are_those_described(address: str, tmp_path: Path) -> None:
         "export": ("export", "--output", str(tmp_path / "exported")),
         "peers add": ("peers", "add", "us=127.0.0.1:1"),
         "peers list": ("peers", "list"),
+        "peers retire": ("peers", "retire", "us", "--yes"),
         "peers remove": ("peers", "remove", "us"),
         "import": ("import", str(lines)),
         "import --check": ("import", str(lines), "--check"),
