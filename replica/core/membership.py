@@ -61,6 +61,9 @@ _SKEW_GRAIN = Millis(1000)
 """A change of a member's clock, as against this one's, that is worth a row."""
 
 
+_NONE = Millis(0)
+
+
 def grain(max_silence: Millis) -> Millis:
     """How finely silences are measured, so that not every heartbeat becomes a write: in thousandths."""
     return Millis(max(1, max_silence // 1000))
@@ -331,12 +334,16 @@ def promote(transaction: Transaction, own: Clock) -> None:
             put_member(transaction, after)
 
 
-def slowest(snapshot: Snapshot, now: Millis, max_silence: Millis) -> Millis:
-    """The slowest plausible clock for a local write, over the active members that told theirs."""
+def slowest(snapshot: Snapshot, now: Millis, max_silence: Millis, step: Millis = _NONE) -> Millis:
+    """The slowest plausible clock for a local write, over the active members that told theirs.
+
+    ``step``: by how much this replica's clock was set since the rows were last brought into line with it.
+    """
+    before = Millis(now - step)
     times = [
-        Millis(now + member.skew)
+        Millis(before + member.skew)
         for member in members(snapshot)
-        if member.skew is not None and not is_lapsed(member, now, max_silence)
+        if member.skew is not None and not is_lapsed(member, before, max_silence)
     ]
     return min([now, *times])
 

@@ -25,6 +25,7 @@ from replica.core.node import Node
 from replica.core.peers import stored_peers
 from replica.core.policy import TtlPolicy
 from replica.core.storage import Snapshot, Transaction
+from replica.core.timekeeping import begin_time, settle_time, stepped_by
 from replica.core.underway import refresh
 from replica.core.walk import Walk
 from replica.logs import logger
@@ -45,6 +46,11 @@ Clock = Callable[[], Millis]
 def system_clock() -> Millis:
     """The clock of the machine."""
     return Millis(time.time_ns() // 1_000_000)
+
+
+def _elapsed() -> Millis:
+    """The time that has gone by, as far as this process knows; nobody can set it."""
+    return Millis(time.monotonic_ns() // 1_000_000)
 
 
 class Runtime:
@@ -86,6 +92,7 @@ class Runtime:
                 configure(transaction, identity, {*config.peers, *stored_peers(transaction)}, now)
                 wake(transaction, now)
                 refresh(transaction, now)
+                begin_time(transaction, now, _elapsed())
                 return identity, doubt
 
             identity, doubt = storage.run(begin)
@@ -123,8 +130,10 @@ class Runtime:
 
     def slowest(self, now: Millis) -> Millis:
         """The slowest plausible clock of the fleet."""
+        elapsed = _elapsed()
         with self.storage.snapshot() as snapshot:
-            return slowest(snapshot, now, self.config.compaction.max_silence)
+            step = stepped_by(snapshot, now, elapsed)
+            return slowest(snapshot, now, self.config.compaction.max_silence, step)
 
     def adopt(self, identity: Identity) -> None:
         """A new incarnation was begun."""
@@ -132,8 +141,25 @@ class Runtime:
         self.node = replace(self.node, identity=identity)
 
     async def write(self, work: Callable[[Transaction], _T]) -> _T:
-        """Run work in a durable transaction, shared with others; see GroupCommit.submit."""
-        return await self.commits.submit(work)
+        """Run work in a durable transaction, shared with others; see GroupCommit.submit.
+
+        When this machine's clock was set, that is taken into account before the work.
+        """
+        now, elapsed = self.clock(), _elapsed()
+
+        def on_time(transaction: Transaction) -> tuple[Millis, _T]:
+            return settle_time(transaction, now, elapsed), work(transaction)
+
+        step, done = await self.commits.submit(on_time)
+        if step:
+            _log.warning("the clock of this machine was set", by_ms=step)
+        return done
+
+    def was_set(self) -> bool:
+        """Whether this machine's clock was set since the last write."""
+        now, elapsed = self.clock(), _elapsed()
+        with self.storage.snapshot() as snapshot:
+            return stepped_by(snapshot, now, elapsed) != 0
 
     async def walk(self, walk: Walk) -> None:
         """Walk to the end in steps, each over the newest state, between which others have their turn."""
