@@ -25,6 +25,7 @@ from replica.simulator.script import (
     Setup,
     Step,
     Stray,
+    Swap,
     Turn,
     Wipe,
 )
@@ -66,6 +67,7 @@ FAULTS: Mapping[str, Callable[[_Target], Step]] = {
     "mending": lambda target: Mend(*target.pair),
     "disconnect": lambda target: Drop(*target.pair),
     "duplicate": lambda target: Duplicate(*target.pair),
+    "reordering": lambda target: Swap(*target.pair),
     "stray message": lambda target: Stray(*target.pair),
     "crash": lambda target: Crash(target.one),
     "full disk": lambda target: Full(target.one, target.chance.choice((1, 2))),
@@ -79,7 +81,14 @@ FAULTS: Mapping[str, Callable[[_Target], Step]] = {
 }
 """Every injector, by name."""
 
-_NETWORK = {"partition": 3, "mending": 4, "disconnect": 2, "duplicate": 2, "stray message": 2}
+_NETWORK = {
+    "partition": 3,
+    "mending": 4,
+    "disconnect": 2,
+    "duplicate": 2,
+    "reordering": 2,
+    "stray message": 2,
+}
 _PROCESS = {**_NETWORK, "crash": 2, "full disk": 1, "clock step": 1, "damaged row": 1}
 _SKEWS = (0, 0, 0, -2_000, 2_000, 90_000, -90_000)
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
-from crdt.dot import Millis
+from crdt.dot import Dot, Millis
 from crdt.key import EntryKey
 from crdt.register import Register
 from replica.core.consumer_session import ConsumerSession
@@ -21,12 +22,13 @@ from replica.core.digest import get_digest
 from replica.core.messages import Answer, Batch, ConsumerMessage, Question, Range, SupplierMessage, Welcome
 from replica.core.policy import TtlPolicy
 from replica.core.purge import Place, purge
+from replica.core.rows import get_clock
 from replica.core.session import Outcome, Settings, Work
 from replica.core.storage import StorageFull, Table
 from replica.core.supplier_session import SupplierSession
 from replica.core.underway import get_reconcile
 from replica.simulator.calls import Calls
-from replica.simulator.oracle import Oracle
+from replica.simulator.oracle import Contradiction, Oracle
 from replica.simulator.process import EPOCH, Process
 from replica.simulator.script import (
     NEVER,
@@ -49,6 +51,7 @@ from replica.simulator.script import (
     Setup,
     Step,
     Stray,
+    Swap,
     Tick,
     Turn,
     Update,
@@ -185,6 +188,8 @@ class Fleet:
                 self._end(step.at, step.source, "the connection broke")
             case Duplicate():
                 self._duplicate(step.at, step.source)
+            case Swap():
+                self._swap(step.at, step.source)
             case Stray():
                 self._stray(step.at, step.source)
             case Cut():
@@ -232,9 +237,15 @@ class Fleet:
             self._judge(replica, (key.to_store(),), now)
 
     def _judge(self, replica: Process, keys: Iterable[bytes], now: Millis) -> None:
-        """Compare what a replica shows of registers that have just changed with what it has to show."""
+        """Judge what a replica holds of registers that have just changed."""
         with replica.storage.snapshot() as snapshot:
             held = {key: register for key in keys if (register := readable(snapshot, key)) is not None}
+            clock = get_clock(snapshot)
+        for register in held.values():
+            for sibling in register:
+                replaced = (Dot(actor, top) for actor, top in sibling.context.items())
+                if not all(map(clock.has, (sibling.dot, *replaced))):
+                    raise Contradiction(f"{replica.name} holds what its clock has not seen: {sibling.dot}")
         self.tally.conflicts += sum(
             sum(not sibling.tombstone for sibling in register) > 1 for register in held.values()
         )
@@ -506,6 +517,13 @@ class Fleet:
         stream = self._streams.get((at, source))
         if stream is not None and stream.to_consumer:
             stream.to_consumer.appendleft(stream.to_consumer[0])
+
+    def _swap(self, at: str, source: str) -> None:
+        stream = self._streams.get((at, source))
+        coming = [] if stream is None else [*islice(stream.to_consumer, 2)]
+        if stream is not None and [type(flight.message) for flight in coming] == [Batch, Batch]:
+            stream.to_consumer.rotate(-1)
+            stream.to_consumer.insert(1, stream.to_consumer.pop())
 
     def _stray(self, at: str, source: str) -> None:
         stream, flight = self._streams.get((at, source)), self._strays.get((at, source))

@@ -42,6 +42,7 @@ __all__ = [
     "Setup",
     "Step",
     "Stray",
+    "Swap",
     "Tick",
     "Turn",
     "Update",
@@ -169,6 +170,14 @@ class Duplicate:
 
 
 @dataclass(frozen=True, slots=True)
+class Swap:
+    """The next two batches of a supplier will arrive in the wrong order."""
+
+    at: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stray:
     """A message that a supplier sent earlier, on whatever stream, arrives once more."""
 
@@ -278,6 +287,7 @@ Step: TypeAlias = (
     | Pull
     | Drop
     | Duplicate
+    | Swap
     | Stray
     | Cut
     | Mend
@@ -297,7 +307,7 @@ _STEPS: Mapping[str, type[Step]] = {
     kind.__name__.lower(): kind
     for kind in (
         *(Remember, Update, Forget, Lapse, Again),
-        *(Pull, Drop, Duplicate, Stray, Cut, Mend),
+        *(Pull, Drop, Duplicate, Swap, Stray, Cut, Mend),
         *(Pass, Turn, Tick, Purge),
         *(Crash, Full, Damage, Wipe, Save, Rollback),
     )
