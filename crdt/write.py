@@ -83,12 +83,22 @@ def _with_own(seen: Clock, register: Register, dot: Dot) -> Clock:
 def _carried(
     siblings: Register, first: Dot, register: Register, expires_at: Millis | None, now: Millis
 ) -> Register:
-    """Undecodable payloads under dots of our own, the same bytes only once."""
+    """Undecodable payloads under dots of our own, the same bytes only once: these values, and every
+    tombstone, without which what it had removed could come back.
+    """
     context = context_over(register)
-    payloads = sorted({sibling.payload for sibling in siblings})
+    unread = (sibling for sibling in register if sibling.tombstone and read_record(sibling) is None)
+    payloads = sorted({(sibling.tombstone, sibling.payload) for sibling in (*siblings, *unread)})
     return tuple(
-        Sibling(Dot(first.actor, first.counter + at), context, payload, False, expires_at, now)
-        for at, payload in enumerate(payloads)
+        Sibling(
+            Dot(first.actor, first.counter + at),
+            context,
+            payload,
+            tombstone,
+            None if tombstone else expires_at,
+            now,
+        )
+        for at, (tombstone, payload) in enumerate(payloads)
     )
 
 
@@ -118,7 +128,9 @@ def lapse(found: Basis, dot: Dot, now: Millis, expires_at: Millis) -> Register:
     """
     if found.life is None or len(found.undecodable) < len(found.life.values):
         return rewrite(found, Edit(), dot, now, expires_at)
-    buried = tuple(sibling for sibling in found.register if sibling.tombstone)
+    buried = tuple(
+        sibling for sibling in found.register if sibling.tombstone and read_record(sibling) is not None
+    )
     after = Dot(dot.actor, dot.counter + len(buried[:1]))
     values = _carried(found.undecodable, after, found.register, expires_at, now)
     if not buried:

@@ -327,7 +327,9 @@ class Fleet:
             self.wrote(replica, key, register, record, unreadable, max(in_force or 0, now + ttl), now)
             return
         register = lapse(found, first, now, Millis(now + ttl))
-        tombstones = self.accounts[key].tombstones(replica.views[key])
+        tombstones = [
+            write for write in self.accounts[key].tombstones(replica.views[key]) if write.record is not None
+        ]
         record_of_tombstone = PlainRecord(base.seen | {first}) if tombstones else None
         self.wrote(
             replica,
@@ -374,11 +376,13 @@ class Fleet:
         values = [] if living is None else living[0]
         return [write.record for write in (*values, *account.tombstones(view))]
 
-    def unreadable(self, replica: Replica, key: int, now: int) -> list[bytes]:
-        """What a remember, an update or a lapse carries along."""
-        living = self.accounts[key].living(replica.views[key], now)
+    def unreadable(self, replica: Replica, key: int, now: int) -> list[tuple[bool, bytes]]:
+        """What a remember, an update or a lapse carries along: whether it is a tombstone, and its payload."""
+        account, view = self.accounts[key], replica.views[key]
+        living = account.living(view, now)
         values = [] if living is None else living[0]
-        return sorted({write.payload for write in values if write.record is None})
+        found = [write for write in (*values, *account.tombstones(view)) if write.record is None]
+        return sorted({(write.tombstone, write.payload) for write in found})
 
     @staticmethod
     def edited(base: PlainRecord, edit: Edit, dot: Dot, now: int) -> PlainRecord:
@@ -408,7 +412,7 @@ class Fleet:
         key: int,
         register: Register,
         record: PlainRecord | None,
-        carried: list[bytes],
+        carried: list[tuple[bool, bytes]],
         expires_at: int | None,
         now: int,
         *,
@@ -417,10 +421,9 @@ class Fleet:
         """Take over what a local write made, and enter in the account what it should have made."""
         view = replica.views[key]
         account = self.accounts[key]
-        payloads: list[bytes | None] = [*carried] if record is None else [None, *carried]
+        own: list[tuple[bool, bytes | None]] = [] if record is None else [(tombstone, None)]
         made = []
-        for at, payload in enumerate(payloads, 1):
-            buried = tombstone and payload is None
+        for at, (buried, payload) in enumerate((*own, *carried), 1):
             made.append(
                 Written(
                     Dot(replica.actor, replica.counter + at),
@@ -435,7 +438,10 @@ class Fleet:
         account.writes.update((write.dot, write) for write in made)
         dots = [write.dot for write in made]
         assert [sibling.dot for sibling in register] == dots
-        assert [sibling.payload for sibling in register][len(made) - len(carried) :] == carried
+        assert [sibling.payload for sibling in register][len(made) - len(carried) :] == [
+            payload for _, payload in carried
+        ]
+        assert [sibling.tombstone for sibling in register] == [write.tombstone for write in made]
         assert len({tuple(sorted(sibling.context.items())) for sibling in register}) == 1
         replica.registers[key] = register
         replica.counter += len(dots)

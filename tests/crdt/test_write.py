@@ -88,6 +88,19 @@ def test_over_a_live_entry_what_cannot_be_decoded_is_carried_along() -> None:
     assert not carried.tombstone
 
 
+def test_a_tombstone_that_cannot_be_decoded_is_carried_along() -> None:
+    """It alone says what it had removed; without it a late edit would bring the forgotten text back."""
+    base = remember((), Dot(US, 1), body="secret")
+    (buried,) = bury(base, Dot(US, 2), NOW)
+    unreadable = replace(buried, payload=NEWER)
+    own, carried = remember((unreadable,), Dot(EU, 1), expires_at=LATER, title="anew")
+    assert (own.tombstone, carried.tombstone) == (False, True)
+    assert (carried.dot, carried.payload, carried.expires_at) == (Dot(EU, 2), NEWER, None)
+    late = remember(base, Dot(AP, 1), author="late")
+    upgraded = replace(carried, payload=buried.payload)
+    assert "body" not in read(meet((own, upgraded), late)).fields
+
+
 def test_what_cannot_be_decoded_is_not_claimed_by_the_record() -> None:
     register = meet(remember((), Dot(US, 1), title="t"), (newer(Dot(AP, 1)),))
     own, _ = remember(register, Dot(EU, 1))
@@ -156,12 +169,6 @@ def test_a_creation_folds_tombstones() -> None:
     late = remember(base, Dot(AP, 1), body="late")
     assert shown_fields(read(meet((sibling,), late)))["title"] == "new"
     assert concurrent(read(meet((sibling,), late)).fields["title"]) == ()
-
-
-def test_a_creation_beside_a_tombstone_of_another_format_goes_on_without_it() -> None:
-    (sibling,) = remember((tombstone(Dot(US, 1), payload=NEWER),), Dot(EU, 1), title="new")
-    assert record_of(sibling).context == Clock.of([Dot(EU, 1)])
-    assert sibling.context == {US: 1}
 
 
 def test_a_creation_at_an_unknown_key_has_seen_nothing() -> None:
