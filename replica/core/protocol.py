@@ -10,25 +10,28 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from crdt.clock import Clock
-from crdt.key import InvalidKey, check_component
+from crdt.key import EntryKey, InvalidKey, check_component
 from replica.core.messages import (
     OUTLINE_PARTS,
     Ack,
+    Answer,
     Batch,
     ConsumerMessage,
+    Fetched,
     Heartbeat,
     Hello,
     Knowledge,
     Listed,
     Outline,
     ProtocolError,
+    Question,
     Range,
     RangeAck,
     SupplierMessage,
     Welcome,
 )
 
-__all__ = ["MEMBERS_MAX", "check", "check_size"]
+__all__ = ["MEMBERS_MAX", "check", "check_size", "check_store_key"]
 
 MEMBERS_MAX = 10_000
 """The most members of a fleet."""
@@ -45,7 +48,15 @@ def check_size(clock: Clock) -> None:
         raise ProtocolError("a clock is larger than any fleet can make it")
 
 
-def check(message: ConsumerMessage | SupplierMessage) -> None:
+def check_store_key(key: bytes) -> None:
+    """Raise ProtocolError for what is the store form of no key."""
+    try:
+        EntryKey.from_store(key)
+    except InvalidKey as error:
+        raise ProtocolError(f"a key is none: {error}") from None
+
+
+def check(message: ConsumerMessage | SupplierMessage | Question | Answer | Fetched) -> None:
     """Raise ProtocolError if no honest replica says this. Registers are checked where they are decoded."""
     match message:
         case Hello() | Welcome():
@@ -63,6 +74,18 @@ def check(message: ConsumerMessage | SupplierMessage) -> None:
             _check_ids(message.store_id)
         case Batch() | Range() | Outline():
             _check_ids(message.store_id, message.for_incarnation, message.for_store_id)
+        case Question():
+            _check_cluster(message.cluster)
+            _check_ids(message.incarnation, message.store_id)
+        case Answer():
+            _check_cluster(message.cluster)
+            _check_ids(message.store_id)
+            if message.incarnation is not None:
+                _check_ids(message.incarnation)
+            _check_clock(message.clock)
+        case Fetched():
+            check_store_key(message.key)
+            _check_clock(message.clock)
         case Heartbeat():
             pass
     match message:

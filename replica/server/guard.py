@@ -20,6 +20,7 @@ from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
 from replica.core.errors import Code, Refused
+from replica.core.messages import ProtocolError
 from replica.core.storage import StorageError
 from replica.logs import fault, logger
 from replica.wire.refusals import fault_status, refusal_of, refusal_status
@@ -46,6 +47,8 @@ class _Undecodable:
 def status_of(error: Exception, method: str) -> Status:
     """The status of a call that failed, or of one entry in a batch; what was not foreseen is logged."""
     refused = error if isinstance(error, Refused) else None
+    if isinstance(error, ProtocolError):
+        refused = Refused(Code.INVALID_ARGUMENT, error.reason)
     if isinstance(error, StorageError):
         refused = refusal_of(error)
         if refused is not None and refused.code is not Code.UNAVAILABLE:

@@ -9,7 +9,7 @@ import grpc
 
 from replica.core.damage import fetch
 from replica.core.errors import Code, Refused
-from replica.core.messages import ConsumerMessage, Kind, ProtocolError, SupplierMessage, Verdict
+from replica.core.messages import ConsumerMessage, Kind, SupplierMessage, Verdict
 from replica.core.session import Outcome
 from replica.core.supplier import answer
 from replica.core.supplier_session import SupplierSession
@@ -26,6 +26,7 @@ from replica.wire.sessions import (
     answer_message,
     fetched_message,
     from_consumer,
+    read_keys,
     read_question,
     to_consumer,
 )
@@ -75,7 +76,7 @@ class ReplicationService(ReplicationServicer):
                 field="keys",
             )
         with self._runtime.snapshot() as snapshot:
-            fetched = fetch(snapshot, request.keys)
+            fetched = fetch(snapshot, read_keys(request))
         return pb.FetchResponse(fetched=map(fetched_message, fetched))
 
 
@@ -111,8 +112,6 @@ class _Serving:
             there = await drive(
                 self._session, self._runtime, self._messages(requests), send, self._watch, patience
             )
-        except ProtocolError as error:
-            raise Refused(Code.INVALID_ARGUMENT, error.reason) from None
         finally:
             ended = self._session.ended
             if self._peer is not None and self._served and ended is not None:

@@ -6,7 +6,7 @@ by :func:`replica.core.protocol.check`, which every message that comes in passes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from crdt.clock import Clock, Runs
 from crdt.dot import Actor, Incarnation, Millis
@@ -35,7 +35,7 @@ from replica.core.messages import (
     Verdict,
     Welcome,
 )
-from replica.core.protocol import check
+from replica.core.protocol import check, check_store_key
 from replica.core.rows import Cursor
 from replica.wire import replication_pb2 as pb
 
@@ -47,6 +47,7 @@ __all__ = [
     "question_message",
     "read_answer",
     "read_fetched",
+    "read_keys",
     "read_question",
     "to_consumer",
     "to_supplier",
@@ -420,8 +421,10 @@ def question_message(question: Question) -> pb.AskRequest:
 
 
 def read_question(message: pb.AskRequest) -> Question:
-    """A question that came."""
-    return Question(message.cluster, Incarnation(message.incarnation), message.store_id)
+    """A question that came. Raises ProtocolError."""
+    question = Question(message.cluster, Incarnation(message.incarnation), message.store_id)
+    check(question)
+    return question
 
 
 def answer_message(answer: Answer) -> pb.AskResponse:
@@ -439,7 +442,7 @@ def answer_message(answer: Answer) -> pb.AskResponse:
 
 def read_answer(message: pb.AskResponse) -> Answer:
     """An answer that came. Raises ProtocolError."""
-    return Answer(
+    answer = Answer(
         cluster=message.cluster,
         store_id=message.store_id,
         incarnation=Incarnation(message.incarnation) if message.incarnation else None,
@@ -448,6 +451,8 @@ def read_answer(message: pb.AskResponse) -> Answer:
         filling=message.filling,
         connected=message.connected,
     )
+    check(answer)
+    return answer
 
 
 def fetched_message(fetched: Fetched) -> pb.Fetched:
@@ -457,8 +462,17 @@ def fetched_message(fetched: Fetched) -> pb.Fetched:
 
 def read_fetched(message: pb.Fetched) -> Fetched:
     """A register that was asked for. Raises ProtocolError."""
-    return Fetched(
+    fetched = Fetched(
         key=message.key,
         register=message.register if message.HasField("register") else None,
         clock=_read_clock(message.clock),
     )
+    check(fetched)
+    return fetched
+
+
+def read_keys(message: pb.FetchRequest) -> Sequence[bytes]:
+    """The keys that somebody asks for. Raises ProtocolError."""
+    for key in message.keys:
+        check_store_key(key)
+    return message.keys

@@ -119,14 +119,38 @@ async def test_a_stream_that_turns_into_nonsense_ends(served: Served, channel: g
     await unharmed(served, before)
 
 
-@pytest.mark.parametrize("method", ["Ask", "Fetch"])
+QUESTION = {"cluster": "us", "incarnation": INCARNATION, "store_id": STORE}
+
+
+@pytest.mark.parametrize(
+    ("method", "data"),
+    [
+        ("Ask", b"\xff\xff\xff"),
+        ("Fetch", b"\xff\xff\xff"),
+        ("Ask", b""),
+        *(
+            ("Ask", pb.AskRequest(**{**QUESTION, **wrong}).SerializeToString())
+            for wrong in (
+                {"cluster": ""},
+                {"cluster": "c" * 129},
+                {"cluster": "a\0"},
+                {"incarnation": b"short"},
+                {"store_id": b""},
+            )
+        ),
+        *(
+            ("Fetch", pb.FetchRequest(keys=[key]).SerializeToString())
+            for key in (b"", b"k", b"r\0t\0", b"r\0t\0\xff", b"k" * 1000)
+        ),
+    ],
+)
 async def test_a_question_that_is_none_is_an_invalid_argument(
-    served: Served, channel: grpc.aio.Channel, method: str
+    served: Served, channel: grpc.aio.Channel, method: str, data: bytes
 ) -> None:
     await served.remember("t", "a", title="kept")
     before = served.rows()
     with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await channel.unary_unary(f"/ricordo.v1.Replication/{method}")(b"\xff\xff\xff")
+        await channel.unary_unary(f"/ricordo.v1.Replication/{method}")(data)
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     await unharmed(served, before)
 

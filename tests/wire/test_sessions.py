@@ -192,8 +192,24 @@ def test_questions_and_answers_arrive(
     answer = Answer(cluster, store, incarnation, clock, acknowledged, new, connected)
     assert read_answer(answer_message(answer)) == answer
     for register in (None, b"", b"x"):
-        fetched = Fetched(b"k", register, clock)
+        fetched = Fetched(b"r\0t\0k", register, clock)
         assert read_fetched(fetched_message(fetched)) == fetched
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cluster": ""}, {"store_id": b"s"}, {"incarnation": b"short"}, {"clock": pb.Clock(actors=[{}])}]
+)
+def test_an_answer_that_no_honest_replica_gives_is_refused(wrong: dict[str, object]) -> None:
+    good = {"cluster": "eu", "store_id": b"s" * 16, "incarnation": b"i" * 16}
+    assert read_answer(pb.AskResponse(**good)).cluster == "eu"
+    with pytest.raises(ProtocolError):
+        read_answer(pb.AskResponse(**(good | wrong)))
+
+
+def test_a_fetched_register_of_no_key_is_refused() -> None:
+    for key in (b"", b"k", b"r\0t\0\xff"):
+        with pytest.raises(ProtocolError):
+            read_fetched(pb.Fetched(key=key))
 
 
 ACTOR = pb.ActorRuns(cluster="eu", incarnation=b"i" * 16, runs=[1, 2])
