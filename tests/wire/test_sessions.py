@@ -197,7 +197,8 @@ def test_questions_and_answers_arrive(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"cluster": ""}, {"store_id": b"s"}, {"incarnation": b"short"}, {"clock": pb.Clock(actors=[{}])}]
+    "wrong",
+    [{"cluster": ""}, {"store_id": b"s"}, {"incarnation": b"short"}, {"clock": pb.Clock(actors=[{}])}],
 )
 def test_an_answer_that_no_honest_replica_gives_is_refused(wrong: dict[str, object]) -> None:
     good = {"cluster": "eu", "store_id": b"s" * 16, "incarnation": b"i" * 16}
