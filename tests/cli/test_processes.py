@@ -12,49 +12,56 @@ import pytest
 from tests.cli.processes import COMMAND, Run, Served, environment, process, write_lines
 
 
-def test_a_body_comes_down_a_pipe(served: Served, ricordo: Run, repo: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["remember", "update"])
+def test_a_body_comes_down_a_pipe_where_it_is_asked_for(
+    served: Served, ricordo: Run, repo: str, tmp_path: Path, command: str
+) -> None:
     key = f"repo/{repo}/mem/t/one"
-    body = "line\n‮ 🧠 %2F\n".encode()
-    for arguments in (
-        ("remember", key),
-        ("remember", key, "--body-file", "-"),
-        ("update", key, "--body-file", "-"),
-    ):
-        ricordo("remember", key, "--body", "old")
-        assert process(arguments, home=tmp_path, address=served.address, stdin=body).code == 0
+    ricordo("remember", key, "--body", "old")
+    for body in ("line\n‮ 🧠 %2F\n".encode(), b""):
+        ended = process((command, key, "--body-file", "-"), home=tmp_path, address=served.address, stdin=body)
+        assert (ended.code, ended.error) == (0, "")
         assert ricordo("recall", key, "--field", "body").out == body
 
 
-def test_a_body_comes_from_a_file_that_the_shell_opened(
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(
     served: Served, ricordo: Run, repo: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "body").write_text("from a file")
-    with (tmp_path / "body").open("rb") as file:
-        ended = process(
-            ("remember", f"repo/{repo}/mem/t/one"), home=tmp_path, address=served.address, stdin=file.fileno()
-        )
-    assert ended.code == 0
-    assert ricordo("recall", f"repo/{repo}/mem/t/one", "--field", "body").out == b"from a file"
-
-
-def test_an_empty_pipe_is_no_body(served: Served, ricordo: Run, repo: str, tmp_path: Path) -> None:
     key = f"repo/{repo}/mem/t/one"
-    ricordo("remember", key, "--body", "kept")
-    assert (
-        process(("remember", key, "--title", "x"), home=tmp_path, address=served.address, stdin=b"").code == 0
-    )
-    assert ricordo("recall", key, "--field", "body").out == b"kept"
-    asked = process(("remember", key, "--body-file", "-"), home=tmp_path, address=served.address, stdin=b"")
-    assert asked.code == 0
-    assert ricordo("recall", key, "--field", "body").out == b""
+    reading, writing = os.pipe()
+    for arguments in ((key,), (key, "--title", "x")):
+        ended = process(("remember", *arguments), home=tmp_path, address=served.address, stdin=reading)
+        assert (ended.code, ended.error) == (0, "")
+    os.close(writing)
+    os.close(reading)
 
 
-@pytest.mark.parametrize("arguments", [(), ("--body-file", "-")])
-def test_bytes_that_are_no_text_are_refused(
-    ricordo: Run, served: Served, repo: str, tmp_path: Path, arguments: tuple[str, ...]
+def test_what_comes_down_a_pipe_unasked_is_left_there_and_that_is_said_where_no_text_is_given(
+    served: Served, ricordo: Run, repo: str, tmp_path: Path
 ) -> None:
     key = f"repo/{repo}/mem/t/one"
-    ended = process(("remember", key, *arguments), home=tmp_path, address=served.address, stdin=b"ab\xff\xfe")
+    ricordo("remember", key, "--body", "kept")
+    (tmp_path / "body").write_text("from a file")
+    reading, writing = os.pipe()
+    os.write(writing, b"first\nsecond\n")
+    with (tmp_path / "body").open("rb") as file:
+        for stdin in (reading, file.fileno()):
+            said = process(("remember", key), home=tmp_path, address=served.address, stdin=stdin)
+            assert said.code == 0
+            assert "--body-file -" in said.error
+            more = ("remember", key, "--title", "x")
+            assert process(more, home=tmp_path, address=served.address, stdin=stdin).error == ""
+        assert file.read() == b"from a file"
+    assert os.read(reading, 100) == b"first\nsecond\n"
+    os.close(writing)
+    os.close(reading)
+    assert ricordo("recall", key, "--field", "body").out == b"kept"
+
+
+def test_bytes_that_are_no_text_are_refused(ricordo: Run, served: Served, repo: str, tmp_path: Path) -> None:
+    key = f"repo/{repo}/mem/t/one"
+    arguments = ("remember", key, "--body-file", "-")
+    ended = process(arguments, home=tmp_path, address=served.address, stdin=b"ab\xff\xfe")
     assert ended.complaint(2) == "ricordo: standard input: is not valid UTF-8 at byte 2"
     assert ricordo("recall", key, "--address", served.address).code == 3
 
