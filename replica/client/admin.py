@@ -26,8 +26,8 @@ _SERVICE = "/ricordo.v1.Admin/"
 
 
 def get_status(*, full: bool = False) -> Call[pb.GetStatusRequest, Status]:
-    """Ask how the replica is, and how it sees its peers. With `full` it reads every row, which takes seconds
-    for a million entries, and finds damage that nobody has come upon.
+    """Ask how the replica is, and how it sees its peers. With `full` it reads every row, which takes about
+    half a minute for a million entries, and finds damage that nobody has come upon.
     """
     return Call(
         _SERVICE + "GetStatus", pb.GetStatusRequest(full=full), reader(pb.GetStatusResponse, Status.of)

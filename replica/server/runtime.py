@@ -170,6 +170,17 @@ class Runtime:
                 return
             await asyncio.sleep(0)
 
+    async def walk_aside(self, walk: Walk) -> None:
+        """The same in a thread, for a walk over a whole store: no snapshot is held for so long."""
+
+        def run() -> None:
+            more = True
+            while more:
+                with self.storage.snapshot() as snapshot:
+                    more = walk.step(snapshot)
+
+        await asyncio.to_thread(run)
+
     async def walk_at_once(self, walk: Walk) -> None:
         """Walk to the end over one state of the store, in a thread."""
         await self.read_at_once(walk.run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crdt.dot import Millis
 from replica import __version__
@@ -53,17 +53,11 @@ class _Stored:
     waiting: int
 
 
-def _read(snapshot: Snapshot, now: Millis, grace: Millis, clusters: Iterable[str], *, full: bool) -> _Stored:
-    if full:
-        counting = Counting(now)
-        counting.run(snapshot)
-        counts, damaged = counting.counts, tuple(counting.damaged)
-    else:
-        counts, damaged = get_counts(snapshot, now), damaged_keys(snapshot)
+def _read(snapshot: Snapshot, now: Millis, grace: Millis, clusters: Iterable[str]) -> _Stored:
     return _Stored(
         sequence=get_sequence(snapshot),
-        counts=counts,
-        damaged=damaged,
+        counts=get_counts(snapshot, now),
+        damaged=damaged_keys(snapshot),
         members=tuple(members(snapshot)),
         cursors={cluster: get_cursor(snapshot, cluster) for cluster in clusters},
         oldest_tombstone=oldest_tombstone(snapshot),
@@ -76,13 +70,15 @@ async def status_message(
     runtime: Runtime, book: PeerBook, compactor: Compactor, healer: Healer, *, full: bool
 ) -> pb.GetStatusResponse:
     """The status now, but for the addresses. With ``full`` every row is read, and damage is passed on."""
+    walked = Counting(runtime.clock()) if full else None
+    if walked is not None:
+        await runtime.walk_aside(walked)
+        healer.found(walked.damaged)
     now, compaction = runtime.clock(), runtime.config.compaction
     clusters = [peer.cluster for peer in book]
-    stored = await runtime.read_at_once(
-        lambda snapshot: _read(snapshot, now, compaction.grace, clusters, full=full)
-    )
-    if full:
-        healer.found(stored.damaged)
+    stored = await runtime.read_at_once(lambda snapshot: _read(snapshot, now, compaction.grace, clusters))
+    if walked is not None:
+        stored = replace(stored, counts=walked.counts, damaged=tuple(walked.damaged))
     stats = await asyncio.to_thread(runtime.storage.stats)
     disk = await asyncio.to_thread(shutil.disk_usage, runtime.config.data_dir)
     identity, counts, looked = runtime.identity, stored.counts, compactor.looked

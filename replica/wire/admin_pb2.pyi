@@ -76,7 +76,8 @@ class GetStatusRequest(_message.Message):
     FULL_FIELD_NUMBER: _builtins.int
     full: _builtins.bool
     """Read every row, for counts that no index has and for rows that are damaged without anybody's having come
-    upon them. It takes seconds for a million entries, and then more than the answer is worth once a minute.
+    upon them. Each row is counted as it is when its turn comes. It takes about half a minute for a million
+    entries.
     """
     def __init__(
         self,
