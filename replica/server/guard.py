@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -137,12 +137,17 @@ class Guard(grpc.aio.ServerInterceptor):
     def _stream(self, plain: Callable[..., object], method: str) -> object:
         """Of either way to stream: a generator of messages, or a coroutine that writes them."""
 
-        async def generate(request: object, context: Context) -> AsyncIterator[object]:
+        async def relay(request: object, context: Context) -> None:
             async with self._guarded(method, context, streaming=True):
                 messages = plain(_requests(request), context)
-                assert isinstance(messages, AsyncIterable)
-                async for message in messages:
-                    yield message
+                assert isinstance(messages, AsyncGenerator)
+                async with aclosing(messages):
+                    async for message in messages:
+                        try:
+                            await context.write(message)
+                        except grpc.aio.InternalError:
+                            # The caller went while it was on its way. That is no fault, and is not logged.
+                            raise asyncio.CancelledError from None
 
         async def write(request: object, context: Context) -> None:
             async with self._guarded(method, context, streaming=True):
@@ -150,7 +155,7 @@ class Guard(grpc.aio.ServerInterceptor):
                 assert inspect.isawaitable(written)
                 await written
 
-        return generate if inspect.isasyncgenfunction(plain) else write
+        return relay if inspect.isasyncgenfunction(plain) else write
 
     @asynccontextmanager
     async def _guarded(

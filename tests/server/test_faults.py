@@ -15,6 +15,7 @@ from crdt.dot import Millis
 from replica.logs import configure_logs
 from replica.server.runtime import system_clock
 from replica.wire import memory_pb2 as pb
+from replica.wire.memory_pb2_grpc import MemoryStub
 from tests.server.served import Served, Start
 
 
@@ -86,3 +87,19 @@ async def test_nothing_of_an_entry_is_logged(start: Start, logged: io.StringIO) 
     with pytest.raises(grpc.aio.AioRpcError):
         await served.remember("t", "a", title="hush" * 1000)
     assert "hush" not in logged.getvalue()
+
+
+async def test_a_reader_that_goes_amid_a_message_is_no_fault(start: Start, logged: io.StringIO) -> None:
+    served = await start()
+    for number in range(60):
+        await served.remember("t", str(number), body="x" * 60_000)
+    # The connection takes little before somebody reads it: a message is always on its way.
+    narrow = [("grpc.http2.bdp_probe", 0)]
+    async with grpc.aio.insecure_channel(served.replica.listen_address, narrow) as channel:
+        for _ in range(20):
+            watching = MemoryStub(channel).Watch(pb.WatchRequest(initial_state=True))
+            assert (await watching.read()).events
+            await served.recall("t", "0")
+            watching.cancel()
+    await served.replica.stop()
+    assert [line for line in logged.getvalue().splitlines() if json.loads(line)["level"] == "error"] == []
