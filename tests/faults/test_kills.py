@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,16 +55,23 @@ class Writers:
         return self.acknowledged
 
 
-def test_kills_inside_commits_lose_no_acknowledged_write(tmp_path: Path) -> None:
+@pytest.fixture
+def slow_disk() -> Iterator[Path]:
+    """A folder on a disk that takes its time: in memory no call that writes is ever seen."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="ricordo-test-") as folder:
+        yield Path(folder)
+
+
+def test_kills_inside_commits_lose_no_acknowledged_write(tmp_path: Path, slow_disk: Path) -> None:
     chance = random.Random(9)
     acknowledged: set[str] = set()
     inside = 0
-    with Fleet(tmp_path, ("eu",)) as fleet:
+    with Fleet(tmp_path, ("eu",), homes={"eu": slow_disk / "eu"}) as fleet:
         member = fleet["eu"]
         for life in range(KILLS):
             fleet.start()
             writers = Writers(member.listen, f"life-{life}")
-            writers.until_busy(chance.randrange(5, 60))
+            writers.until_busy(chance.randrange(3, 30))
             inside += deaths.kill_while_writing(member.pid, member.data, 5.0)
             member.kill()
             acknowledged |= writers.ended()
