@@ -25,8 +25,8 @@ def status(
         bool,
         typer.Option(
             "--full",
-            help="Read every row, too: takes about half a minute for a million entries, and finds damage that "
-            "nobody has come upon.",
+            help="Read every row, too: takes about half a minute for a million entries, and finds damage "
+            "that nobody has come upon.",
         ),
     ] = False,
     address: options.Address = DEFAULT_ADDRESS,
