@@ -189,9 +189,7 @@ def read_range(
     return ReadRange(read, damaged)
 
 
-def answer(
-    snapshot: Snapshot, identity: Identity, question: Question, *, connected: bool = False
-) -> Answer:
+def answer(snapshot: Snapshot, identity: Identity, question: Question, *, connected: bool = False) -> Answer:
     """What this replica has seen of one that asks at its start (section 8).
 
     ``connected``: a stream with that very store is open.

@@ -11,7 +11,7 @@ from crdt.fold import fold
 from crdt.record import REVISIONS_MAX, Edit, Link, Record, RevisionKey, Scalar, Value, concurrent, shown
 from crdt.register import Register, Sibling, context_over, make_register
 from crdt.write import Basis, basis, bury, lapse, rewrite, saying_again
-from tests.crdt.values import AP, EU, NOW, US, tombstone, value
+from tests.crdt.values import AP, EU, NOW, US, value
 
 LATER = Millis(NOW + 1000)
 
