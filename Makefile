@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SOURCES := crdt replica scripts tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup protos docs check format test demo run clean moved
+.PHONY: help setup protos docs check format test soak demo run clean moved
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,12 @@ test: $(READY) ## run the tests (PYTEST_ARGS="tests/test_x.py -x" narrows them)
 	folder=$$(mktemp -d "$${roomy:-$${TMPDIR:-/tmp}}/ricordo-tests.XXXXXX") || exit 1; \
 	trap 'rm -rf "$$folder"' EXIT; trap 'exit 130' INT TERM; \
 	TMPDIR="$$folder" $(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+
+# Every fault of docs/faults.md, at random, for MINUTES (30): nightly. SOAK_ARGS="--seed 7" repeats the faults of a run.
+MINUTES ?= 30
+
+soak: $(READY) ## let faults strike real replicas for half an hour, and see that nothing is lost
+	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --replicas 3..5 $(SOAK_ARGS)
 
 demo: $(READY) ## three replicas on this machine, and a tour of what they do
 	$(BIN)/python -m replica.demo

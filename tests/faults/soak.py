@@ -37,6 +37,8 @@ _FLAGS = {
     "reconcile-timeout": "10s",
     "stop-timeout": "2s",
 }
+_NEVER = "one dot has two contents: some replica is at fault"
+"""An operator can act on it, but no fault of a soak may bring it about."""
 _SILENCES = {"never": "7d", "soon": "15s"}
 """When a member that is away is waited for no more, by name."""
 
@@ -113,6 +115,11 @@ def soak(
         except AssertionError as error:
             report.violations.append(f"after everything was healed: {error}")
         report.violations += load.unexpected + fleet.unexplained()
+        report.violations += [
+            f"{member.cluster}: {line}"
+            for member in fleet.running
+            for line in fleet.logged(member.cluster, _NEVER)
+        ]
         report.acknowledged, report.forgotten = ledger.acknowledged, ledger.forgotten
         report.refused = load.refusals
     return report
