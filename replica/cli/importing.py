@@ -20,15 +20,17 @@ from typing import BinaryIO, TypeVar
 import grpc
 
 from crdt.key import EntryKey
-from replica.cli.notes import LINE_MAX_BYTES, InvalidLine, Note, parse_note
+from replica.cli.notes import LINE_MAX_BYTES, InvalidLine, More, Note, parse_note
 from replica.client import (
     AlreadyExistsError,
     Client,
     Entry,
     InvalidArgumentError,
+    NotFoundError,
     Outcome,
     Remembered,
     ResourceExhaustedError,
+    RicordoError,
 )
 
 __all__ = ["Account", "Done", "Import", "Line", "Policy", "Refusal", "read_lines"]
@@ -242,9 +244,14 @@ class Import:
         if not notes:
             return []
         durable = self._policy.durable
-        calls = [note.call(create_only=create_only, durable=durable) for note in notes.values()]
+        parts = [note.parts() for note in notes.values()]
+        calls = [first.call(create_only=create_only, durable=durable) for first, _ in parts]
         try:
-            return list(zip(notes, self._client.remember_many(calls), strict=True))
+            outcomes = self._client.remember_many(calls)
+            return [
+                (number, self._add(outcome, more))
+                for number, outcome, (_, more) in zip(notes, outcomes, parts, strict=True)
+            ]
         except InvalidArgumentError as error:
             if len(notes) == 1:
                 return [(number, error) for number in notes]
@@ -255,6 +262,19 @@ class Import:
             for outcome in self._remember(dict(half), create_only=create_only)
         ]
 
+    def _add(self, outcome: Outcome, more: Sequence[More]) -> Outcome:
+        """Add to an entry what its first write had no room for. Its outcome stays, unless that is refused."""
+        if isinstance(outcome, Remembered):
+            try:
+                for part in more:
+                    self._client.update(outcome.key, add_tags=part.tags, add_links=part.links)
+            except NotFoundError:
+                # It lapsed, or was forgotten, since: there is nothing to add to.
+                return outcome
+            except RicordoError as error:
+                return error
+        return outcome
+
     def _recall(self, notes: Sequence[Note]) -> list[Entry]:
         """The entries as they are; in halves where all of them are more than one answer holds."""
         if not notes:
@@ -263,7 +283,8 @@ class Import:
             return list(self._client.recall_many([str(note.key) for note in notes]))
         except (InvalidArgumentError, ResourceExhaustedError):
             if len(notes) == 1:
-                raise
+                # One alone may be larger than an answer about many.
+                return [self._client.recall(str(notes[0].key))]
         return [entry for half in _halves(notes) for entry in self._recall(half)]
 
     def _settle(self, batch: _Batch, future: Future[list[_Result]]) -> Account:

@@ -15,16 +15,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from crdt.key import EntryKey, InvalidKey
 from replica.client import Entry, RememberCall, remember
 
-__all__ = ["LINE_MAX_BYTES", "InvalidLine", "Note", "note_of", "parse_note", "write_note"]
+__all__ = ["LINE_MAX_BYTES", "InvalidLine", "More", "Note", "note_of", "parse_note", "write_note"]
 
-LINE_MAX_BYTES = 4 * 1024 * 1024
-"""The longest line that is read: far more than the largest entry takes."""
+LINE_MAX_BYTES = 64 * 1024 * 1024
+"""The longest line that is read: as much as an answer of a replica can hold, and so an exported entry."""
+
+_TEXT_MAX_BYTES = 64 * 1024
+_TARGET_MAX_BYTES = 512
+"""The most that any replica takes of a field, and of a tag or a link: a call of less always arrives."""
+_CALL_TAGS = 64
+_CALL_TARGETS = 256
+"""What one call can add. An entry can have more, from many calls."""
 
 _MEMBERS = (
     "repo",
@@ -51,6 +58,14 @@ class InvalidLine(ValueError):
         super().__init__(f"{field}: {reason}" if field else reason)
         self.field = field
         self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """Tags and links of a line that its first write had no room for."""
+
+    tags: tuple[str, ...]
+    links: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +102,17 @@ class Note:
             created_at_ms=self.created_at_ms,
         )
 
+    def parts(self) -> tuple[Note, tuple[More, ...]]:
+        """As much of the line as one write can add, and what is to be added after it."""
+        pairs = [(relation, target) for relation, targets in self.links.items() for target in targets]
+        first = replace(self, tags=self.tags[:_CALL_TAGS], links=_by_relation(pairs[:_CALL_TARGETS]))
+        more = [
+            More(self.tags[at : at + _CALL_TAGS], {}) for at in range(_CALL_TAGS, len(self.tags), _CALL_TAGS)
+        ]
+        for at in range(_CALL_TARGETS, len(pairs), _CALL_TARGETS):
+            more.append(More((), _by_relation(pairs[at : at + _CALL_TARGETS])))
+        return first, tuple(more)
+
     def is_in(self, entry: Entry) -> bool:
         """A live entry holds all that the line says, so that writing it again would change nothing but its
         expiry. Kind and time of creation stay what they are, and an expiry in force counts as the line's.
@@ -107,7 +133,7 @@ class Note:
 
 
 def parse_note(line: bytes) -> Note:
-    """The entry that a line says; raises :class:`InvalidLine`. Limits are the replica's to check."""
+    """The entry that a line says; raises :class:`InvalidLine`. The limits of a replica are its own to check."""
     said = _object(line)
     for name in said:
         if name not in _MEMBERS:
@@ -200,30 +226,39 @@ def _shown(name: str) -> str:
     return printable if 0 < len(printable) <= 40 else f"{printable[:40]}…"
 
 
-def _text(name: str, value: object) -> str:
+def _text(name: str, value: object, most: int = _TEXT_MAX_BYTES) -> str:
     if not isinstance(value, str):
         raise InvalidLine(name, "must be text")
     try:
-        value.encode()
+        size = len(value.encode())
     except UnicodeEncodeError:
         raise InvalidLine(name, "must be valid Unicode: it holds a lone surrogate") from None
+    if size > most:
+        raise InvalidLine(name, f"is {size} bytes of UTF-8; at most {most} are allowed")
     return value
 
 
 def _row(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise InvalidLine(name, "must be a list of texts")
-    return tuple(_text(f"{name}[{index}]", each) for index, each in enumerate(value))
+    return tuple(_text(f"{name}[{index}]", each, _TARGET_MAX_BYTES) for index, each in enumerate(value))
 
 
 def _links(value: object) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict):
         raise InvalidLine("links", "must be an object of relations, each with a list of targets")
     found = {
-        _text("links", relation): _row(f"links.{_shown(relation)}", targets)
+        _text("links", relation, _TARGET_MAX_BYTES): _row(f"links.{_shown(relation)}", targets)
         for relation, targets in value.items()
     }
     return {relation: targets for relation, targets in found.items() if targets}
+
+
+def _by_relation(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for relation, target in pairs:
+        found.setdefault(relation, []).append(target)
+    return {relation: tuple(targets) for relation, targets in found.items()}
 
 
 def _created_at(value: object) -> int:

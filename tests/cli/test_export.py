@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from replica.cli.exporting import whole_file
-from tests.cli.processes import COMMAND, Run, Serve, environment, process, write_lines
+from replica.client import Client
+from tests.cli.processes import COMMAND, Run, Serve, Served, environment, process, write_lines
 
 BODIES = {
     "64KiB": "x" * 65536,
@@ -78,6 +79,32 @@ def test_an_export_imported_elsewhere_exports_the_same(
     assert one == two
     # The rest of the life, to which the seconds between the two exports do not count.
     assert 86400 - 60 < lives[1] <= lives[0] <= 86400
+
+
+def test_an_entry_that_many_calls_made_survives(
+    ricordo: Run, served: Served, serve: Serve, repo: str, tmp_path: Path
+) -> None:
+    key = f"repo/{repo}/mem/t/grown"
+    with Client(served.address) as client:
+        client.remember(repo, "t", id="grown", title="grown", ttl_seconds=10**8)
+        for call in range(40):
+            client.update(
+                key,
+                add_tags=[f"{call} {number}" for number in range(64)],
+                add_links={f"r{call % 3}": [f"{call} {number}".ljust(512, "-") for number in range(256)]},
+            )
+        grown = client.recall(key)
+    exported = ricordo("export", "--repo", repo, "--output", str(file := tmp_path / "notes.jsonl"))
+    assert exported.code == 0, exported.err
+    assert file.stat().st_size > 5_000_000
+    other = serve()
+    for done in ("created", "unchanged"):
+        told = ricordo("import", str(file), "--json", "--address", other.address)
+        assert (told.code, told.value[done]) == (0, 1), told.err
+    with Client(other.address) as client:
+        found = client.recall(key)
+    assert (found.tags, found.links, found.title) == (grown.tags, grown.links, "grown")
+    assert found.expires_at_ms is not None
 
 
 def test_an_export_is_imported_through_a_pipe(ricordo: Run, serve: Serve, repo: str, tmp_path: Path) -> None:

@@ -151,6 +151,9 @@ BAD: list[tuple[bytes | dict[str, Any], str]] = [
     ({"repo": "r", "topic": "t", "colour": "red"}, ":2: colour: is not known"),
     ({"repo": "r", "topic": "t", "created_at": "now"}, ":2: created_at: must be a whole number"),
     ({"repo": "r", "topic": "t", "ttl_seconds": 0}, ":2: ttl_seconds: must be a positive"),
+    # More than a message to a replica holds.
+    ({"repo": "r", "topic": "t", "body": "x" * 5_000_000}, ":2: body: is 5000000 bytes of UTF-8"),
+    ({"repo": "r", "topic": "t", "tags": ["a", "x" * 5_000_000]}, ":2: tags[1]: is 5000000 bytes of UTF-8"),
     # What only the replica knows to be wrong.
     ({"repo": "r", "topic": "t", "title": "x" * 1025}, ":2: title"),
     ({"repo": "r", "topic": "t", "body": "x" * 65537}, ":2: body"),
