@@ -37,6 +37,7 @@ repositories = { scratch = "12h", notes = "30d" }
 - A duration is a number and a unit (`ms`, `s`, `m`, `h`, `d`, `w`): `1500ms`, `90s`, `1h30m`, `30d`; where it
   says so, `none`.
 - A size is a number of `B`, `KiB`, `MiB`, `GiB` or `TiB`: `64MiB`. A bare number is bytes.
+- A limit (`limits.`) can be made smaller than its default, not larger.
 - An address is `host:port`, with an IPv6 address in brackets: `[::1]:7600`.
 - A key that is a map is a table in the file; its flag is given once for each name
   (`--peer us=10.0.1.7:7700`), its variable holds them all with commas between

@@ -203,8 +203,11 @@ def _confirm(client: Client, cluster: str, terminal: Terminal) -> None:
     if known is None or known.state is MemberState.RETIRED:
         # The replica says what is to be said.
         return
-    ago = "never" if known.heard_ms is None else f"{format_span(max(0, status.now_ms - known.heard_ms))} ago"
-    terminal.note(f"{cluster} was last heard {ago}. Retiring it is for good, in the whole fleet.")
+    if known.heard_ms is None:
+        heard = "was never heard"
+    else:
+        heard = f"was last heard {format_span(max(0, status.now_ms - known.heard_ms))} ago"
+    terminal.note(f"{cluster} {heard}. Retiring it is for good, in the whole fleet.")
     terminal.note("What it wrote and no other replica has received is lost with it.")
     if not typer.confirm(f"Retire {cluster}?", err=True):
         raise Failure(ExitCode.REFUSED, "nothing was changed")

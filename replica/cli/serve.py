@@ -29,7 +29,7 @@ where its data lives and where it listens, and stops in order at SIGTERM or Ctrl
 Examples:
   ricordo serve
   ricordo serve --cluster eu --data-dir ./eu --listen 127.0.0.1:7600 \\
-      --replication-listen 127.0.0.1:7700 --peer us=127.0.0.1:7701
+      --replication-listen 127.0.0.1:7700 --peer us=127.0.0.1:7710
   ricordo serve --config ricordo.toml --ttl-default 90d --ttl-repository scratch=12h
 """
 

@@ -95,7 +95,10 @@ def remember(
     created_at: Annotated[
         str | None,
         typer.Option(
-            "--created-at", metavar="TIME", help="When a new entry was first made.", show_default=False
+            "--created-at",
+            metavar="TIME",
+            help="When a new entry was first made: milliseconds or ISO 8601.",
+            show_default=False,
         ),
     ] = None,
     address: options.Address = DEFAULT_ADDRESS,

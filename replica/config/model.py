@@ -156,17 +156,19 @@ class Ttl(_Section):
 class Limits(_Section):
     """What one request may add, and one answer hold. Each limit can be made smaller, not larger."""
 
-    title_bytes: Size = Field(default=1024, ge=1, le=1024, description="of a title")
-    author_bytes: Size = Field(default=1024, ge=1, le=1024, description="of an author")
-    provenance_bytes: Size = Field(default=1024, ge=1, le=1024, description="of a provenance")
-    body_bytes: Size = Field(default=65536, ge=1, le=65536, description="of a body")
-    tags: Count = Field(default=64, ge=1, le=64, description="new tags in one request")
-    tag_bytes: Size = Field(default=128, ge=1, le=128, description="of a tag")
-    link_targets: Count = Field(default=256, ge=1, le=256, description="new link targets in one request")
-    relation_bytes: Size = Field(default=64, ge=1, le=64, description="of the relation of a link")
-    target_bytes: Size = Field(default=512, ge=1, le=512, description="of a link target")
+    title_bytes: Size = Field(default=1024, ge=1, le=1024, description="the longest title")
+    author_bytes: Size = Field(default=1024, ge=1, le=1024, description="the longest author")
+    provenance_bytes: Size = Field(default=1024, ge=1, le=1024, description="the longest provenance")
+    body_bytes: Size = Field(default=65536, ge=1, le=65536, description="the longest body")
+    tags: Count = Field(default=64, ge=1, le=64, description="the most new tags in one request")
+    tag_bytes: Size = Field(default=128, ge=1, le=128, description="the longest tag")
+    link_targets: Count = Field(
+        default=256, ge=1, le=256, description="the most new link targets in one request"
+    )
+    relation_bytes: Size = Field(default=64, ge=1, le=64, description="the longest relation of a link")
+    target_bytes: Size = Field(default=512, ge=1, le=512, description="the longest link target")
     page_entries: Count = Field(
-        default=500, ge=1, le=500, description="entries in a page of an answer, or in a call of many"
+        default=500, ge=1, le=500, description="the most entries in a page of an answer, or in a call of many"
     )
     page_bytes: Size = Field(
         default=2 << 20, ge=1, le=2 << 20, description="at which a page ends, and the most in a call of many"

@@ -53,7 +53,7 @@ def state(ricordo: Run, served: Served, cluster: str) -> str:
 def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(eu: Served, ricordo: Run, tmp_path: Path) -> None:
     code, seen = answered(["peers", "retire", "ap"], b"n\n", tmp_path, eu.address)
     assert code == 1
-    assert "ap was last heard never. Retiring it is for good" in seen
+    assert "ap was never heard. Retiring it is for good" in seen
     assert "nothing was changed" in seen
     assert state(ricordo, eu, "ap") == "active"
     code, seen = answered(["peers", "retire", "ap"], b"y\n", tmp_path, eu.address)
