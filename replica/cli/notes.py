@@ -133,7 +133,7 @@ class Note:
 
 
 def parse_note(line: bytes) -> Note:
-    """The entry that a line says; raises :class:`InvalidLine`. The limits of a replica are its own to check."""
+    """The entry that a line says; raises :class:`InvalidLine`. A replica's limits are its own to check."""
     said = _object(line)
     for name in said:
         if name not in _MEMBERS:

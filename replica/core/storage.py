@@ -30,6 +30,7 @@ __all__ = [
     "StorageClosed",
     "StorageError",
     "StorageFull",
+    "StoreGone",
     "StoreLocked",
     "StoreRefused",
     "Table",
@@ -173,6 +174,10 @@ class StorageFull(StorageError):
 
 class StorageClosed(StorageError):
     """The store, snapshot or transaction is not open any more."""
+
+
+class StoreGone(StorageError):
+    """The files of the store were removed or replaced while it was open. Nothing was written."""
 
 
 class StoreRefused(StorageError):

@@ -24,10 +24,12 @@ from replica.core.storage import (
     StorageClosed,
     StorageError,
     StorageFull,
+    StoreGone,
     Table,
     Transaction,
 )
 from replica.storage.lmdb_directory import (
+    IDENTITY_FILE,
     DirectoryState,
     begin_store,
     examine,
@@ -95,6 +97,7 @@ class LmdbStorage:
     ) -> None:
         self.place = place_of(directory)
         """What tells this store from every copy of its directory."""
+        self._number = _number_of(directory)
         self._directory = directory
         self._lock = lock
         self._mapped: MappedStore | None = mapped
@@ -157,7 +160,7 @@ class LmdbStorage:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        attempt = LmdbTransaction(self._gate, self._turn, self._current, self._journal)
+        attempt = LmdbTransaction(self._gate, self._turn, self._to_write, self._journal)
         try:
             with attempt:
                 yield attempt
@@ -171,7 +174,7 @@ class LmdbStorage:
 
     def run(self, work: Callable[[Transaction], T]) -> T:
         while True:
-            attempt = LmdbTransaction(self._gate, self._turn, self._current, self._journal)
+            attempt = LmdbTransaction(self._gate, self._turn, self._to_write, self._journal)
             try:
                 with attempt:
                     return work(attempt)
@@ -192,7 +195,7 @@ class LmdbStorage:
             self._gate.release()
 
     def stats(self) -> StoreStats:
-        """The size of the store now. Raises StorageClosed."""
+        """The size of the store now. Raises StorageClosed and StoreGone."""
         thread = self._gate.enter()
         try:
             mapped = self._current()
@@ -210,6 +213,8 @@ class LmdbStorage:
             )
         except lmdb.Error as error:
             raise translated(error) from error
+        except FileNotFoundError as error:
+            raise _gone(self._directory) from error
         finally:
             self._gate.leave(thread)
 
@@ -317,6 +322,19 @@ class LmdbStorage:
             self._gate.release()
         return True
 
+    def _to_write(self) -> MappedStore:
+        """The files, if they are still in their directory: into files that were removed one could write on, and
+        lose it all when the process ends. Raises StoreGone and StorageClosed.
+        """
+        mapped = self._current()
+        try:
+            here = _number_of(self._directory)
+        except OSError:
+            here = None
+        if here != self._number:
+            raise _gone(self._directory)
+        return mapped
+
     def _current(self) -> MappedStore:
         if self._mapped is None:
             raise StorageClosed("the store is closed")
@@ -358,6 +376,19 @@ class LmdbStorage:
             ) from cause
         finally:
             self._gate.release()
+
+
+def _number_of(directory: Path) -> tuple[int, int]:
+    """What the file system knows the store in `directory` by. Raises OSError."""
+    found = (directory / IDENTITY_FILE).stat()
+    return found.st_dev, found.st_ino
+
+
+def _gone(directory: Path) -> StoreGone:
+    return StoreGone(
+        f"{directory}: the data directory was removed, moved or replaced while it was in use: nothing was"
+        " written; put it back in its place, or stop the replica and start it on another"
+    )
 
 
 def _count_rows(transaction: lmdb.Transaction[memoryview], mapped: MappedStore) -> Mapping[Table, int]:

@@ -87,7 +87,7 @@ def test_an_entry_that_many_calls_made_survives(
     key = f"repo/{repo}/mem/t/grown"
     with Client(served.address) as client:
         client.remember(repo, "t", id="grown", title="grown", ttl_seconds=10**8)
-        for call in range(40):
+        for call in range(18):
             client.update(
                 key,
                 add_tags=[f"{call} {number}" for number in range(64)],
@@ -96,7 +96,8 @@ def test_an_entry_that_many_calls_made_survives(
         grown = client.recall(key)
     exported = ricordo("export", "--repo", repo, "--output", str(file := tmp_path / "notes.jsonl"))
     assert exported.code == 0, exported.err
-    assert file.stat().st_size > 5_000_000
+    # More than an answer about many entries holds.
+    assert file.stat().st_size > 2 << 20
     other = serve()
     for done in ("created", "unchanged"):
         told = ricordo("import", str(file), "--json", "--address", other.address)

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import logging
+import shutil
 import threading
 from collections.abc import Iterator
 
@@ -87,6 +88,17 @@ async def test_nothing_of_an_entry_is_logged(start: Start, logged: io.StringIO) 
     with pytest.raises(grpc.aio.AioRpcError):
         await served.remember("t", "a", title="hush" * 1000)
     assert "hush" not in logged.getvalue()
+
+
+async def test_a_data_directory_that_was_removed_takes_no_writes(start: Start) -> None:
+    served = await start()
+    await served.remember("t", "a", title="kept")
+    shutil.rmtree(served.folder)
+    for call in (served.remember("t", "b"), served.status()):
+        with pytest.raises(grpc.aio.AioRpcError, match="removed, moved or replaced") as raised:
+            await call
+        assert raised.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert (await served.recall("t", "a")).title == "kept"
 
 
 async def test_a_reader_that_goes_amid_a_message_is_no_fault(start: Start, logged: io.StringIO) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from replica.core.storage import Storage, Table
+from replica.core.storage import Storage, StoreGone, Table
 from replica.storage.lmdb_store import LmdbStorage
 from tests.storage.contract import StorageContract, fill, rows
 
@@ -105,3 +106,24 @@ def test_five_hundred_snapshots_can_be_open_at_once(tmp_path: Path) -> None:
             assert snapshot.count(Table.META) == number // 100 + 1
         assert store.stats().readers >= 500
     store.close()
+
+
+@pytest.mark.parametrize("fate", ["removed", "moved", "replaced"])
+def test_nothing_is_written_into_a_directory_that_is_gone(tmp_path: Path, fate: str) -> None:
+    place = tmp_path / "data"
+    with closing(LmdbStorage.open(place)) as store:
+        fill(store, b"kept")
+        if fate == "removed":
+            shutil.rmtree(place)
+        else:
+            place.rename(tmp_path / "elsewhere")
+        if fate == "replaced":
+            LmdbStorage.open(place).close()
+        with pytest.raises(StoreGone, match="removed, moved or replaced"):
+            fill(store, b"lost")
+        with pytest.raises(StoreGone), store.transaction():
+            raise AssertionError("no transaction can begin")
+        assert rows(store) == [(b"kept", b"KEPT")]
+        if fate == "moved":
+            (tmp_path / "elsewhere").rename(place)
+            fill(store, b"more")
