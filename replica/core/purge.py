@@ -34,7 +34,7 @@ from replica.core.rows import (
     tombstones,
 )
 from replica.core.storage import DamagedRow, Snapshot, Table, Transaction
-from replica.core.underway import busy_with
+from replica.core.underway import PATIENCE, busy_with, give_up_stalled
 from replica.core.vanishing import drop_register
 
 __all__ = ["Hold", "Place", "Purged", "oldest_expired", "oldest_tombstone", "purge", "waiting"]
@@ -152,16 +152,20 @@ def purge(
     grace: Millis,
     position: Place | None,
     budget: int,
+    patience: Millis = PATIENCE,
 ) -> Purged:
     """One step: look at up to so many registers from a place on (none: from the start).
 
-    Call it, each time in a transaction of its own, until the position that comes back is none.
+    Call it, each time in a transaction of its own, until the position that comes back is none. A reconcile
+    that has made no progress for ``patience`` is given up first: nobody else may be waiting for it. A filling
+    is not: until this replica has read a log to its end, it does not know whom to wait for.
     """
     identity = read_identity(transaction)
     assert identity is not None
     closed: tuple[Actor, ...] = ()
     if position is None:
         keep_alive(transaction, now, max_silence)
+        give_up_stalled(transaction, now, patience, fillings=False)
         promote(transaction, get_clock(transaction))
         if busy_with(transaction) is None:
             closed = _close_gaps(transaction, identity, now, max_silence)

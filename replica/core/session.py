@@ -29,6 +29,7 @@ from replica.core.membership import Learned
 from replica.core.messages import Cause, ProtocolError, Statement, Verdict
 from replica.core.reconcile import Step
 from replica.core.storage import Transaction
+from replica.core.underway import PATIENCE
 from replica.core.verdict import Present
 
 __all__ = [
@@ -46,7 +47,6 @@ __all__ = [
 
 _HEARTBEAT = Millis(5_000)
 _SILENCE = Millis(20_000)
-_RECONCILE_TIMEOUT = Millis(60_000)
 _MAX_SILENCE = Millis(7 * 24 * 3_600_000)
 
 
@@ -62,7 +62,7 @@ class Settings:
     """How many batches may be on the way without an acknowledgement."""
     batch_bytes: int = 1 << 20
     """The size at which a batch or a range ends; one register may exceed it."""
-    reconcile_timeout: Millis = _RECONCILE_TIMEOUT
+    reconcile_timeout: Millis = PATIENCE
     """After so long without progress a reconcile or a first filling is given up."""
     max_silence: Millis = _MAX_SILENCE
     """``compaction.max_silence``: after it a member is lapsed."""

@@ -19,6 +19,7 @@ from replica.core.rows import StoreId, get_meta, put_meta
 from replica.core.storage import Snapshot, Transaction
 
 __all__ = [
+    "PATIENCE",
     "Filling",
     "Reconcile",
     "busy_with",
@@ -31,6 +32,9 @@ __all__ = [
     "refresh",
     "shift",
 ]
+
+PATIENCE = Millis(60_000)
+"""``reconcile.timeout``: after so long without progress what is under way is given up."""
 
 _FILLINGS = "fillings"
 _RECONCILE = "reconcile"
@@ -133,7 +137,9 @@ def busy_with(snapshot: Snapshot) -> str | None:
     return next((one for one, filling in get_fillings(snapshot).items() if filling.exclusive), None)
 
 
-def give_up_stalled(transaction: Transaction, now: Millis, timeout: Millis) -> str | None:
+def give_up_stalled(
+    transaction: Transaction, now: Millis, timeout: Millis, *, fillings: bool = True
+) -> str | None:
     """Give up what made no progress for so long, so that a dead supplier blocks nobody. Returns its supplier.
 
     What was joined stays. The cursor stays, too: it is what this store has acknowledged.
@@ -142,7 +148,7 @@ def give_up_stalled(transaction: Transaction, now: Millis, timeout: Millis) -> s
     if state is not None and now - state.progress_at >= timeout:
         put_reconcile(transaction, None)
         return state.supplier
-    for supplier, filling in get_fillings(transaction).items():
+    for supplier, filling in get_fillings(transaction).items() if fillings else ():
         if filling.exclusive and now - filling.progress_at >= timeout:
             put_filling(transaction, supplier, replace(filling, exclusive=False))
             return supplier

@@ -68,10 +68,11 @@ class Compactor:
         return done
 
     async def _step(self, place: Place | None) -> Purged:
-        now, compaction = self._runtime.clock(), self._runtime.config.compaction
+        now, config = self._runtime.clock(), self._runtime.config
+        compaction, patience = config.compaction, config.reconcile.timeout
         return await self._runtime.write(
             lambda transaction: purge(
-                transaction, now, compaction.max_silence, compaction.grace, place, _BUDGET
+                transaction, now, compaction.max_silence, compaction.grace, place, _BUDGET, patience
             )
         )
 

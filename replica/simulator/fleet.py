@@ -382,6 +382,7 @@ class Fleet:
                 grace=Millis(self.setup.grace),
                 position=position,
                 budget=_BUDGET,
+                patience=self.settings.reconcile_timeout,
             )
             try:
                 purged = replica.run(step)

@@ -89,3 +89,17 @@ def test_a_dot_whose_write_was_lost_before_anyone_had_seen_it_may_name_another()
         remember at=e key=2
         """
     )
+
+
+def test_a_reconcile_with_a_peer_that_is_gone_is_given_up_by_a_purge_when_nobody_waits_for_it() -> None:
+    check(
+        """
+        fleet replicas=4 keys=1 links=["ab","bc","cd","ad"] default_ttl=40000 forgiving=true
+        remember at=b key=0
+        pull at=a source=b
+        pull at=a source=d messages=2
+        pass ms=150000
+        wipe at=d
+        purge at=c
+        """
+    )
