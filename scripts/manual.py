@@ -106,6 +106,16 @@ BY_HAND: Mapping[str, Mapping[str, str]] = {
         "trace": "equal for runs that went the same way",
         "failure": "what did not hold, or null",
     },
+    "simulate scale": {
+        "setup": "an object: `replicas`, `topology`, `seed`, `writers` (null: all), `writes`, `body_bytes`",
+        "links": "how many",
+        "phases": (
+            "a list of objects: `name`, `passed` (virtual time), `writes`, `reached` (a list: for each write "
+            "that arrived everywhere, after how many milliseconds), `data`, `gossip`, `beats`, `greetings` "
+            "(objects: `messages`, `bytes`, `copies` of registers, `statements` on members), `busiest_bytes`"
+        ),
+        "reopened": "streams that a replica gave up and opened again",
+    },
     "an error, as the one member `error`": {
         "code": "the gRPC code in words, such as `NOT_FOUND`",
         "message": "what is wrong",
@@ -205,10 +215,11 @@ def commands() -> list[tuple[str, ...]]:
         context = typer.Context(group, info_name=" ".join(("ricordo", *path)))
         for name in group.list_commands(context):
             command = group.get_command(context, name)
-            if isinstance(command, typer.core.TyperGroup):
-                yield from below(command, (*path, name))
-            else:
+            nested = command if isinstance(command, typer.core.TyperGroup) else None
+            if nested is None or nested.invoke_without_command:
                 yield (*path, name)
+            if nested is not None:
+                yield from below(nested, (*path, name))
 
     top = typer.main.get_command(app)
     assert isinstance(top, typer.core.TyperGroup)

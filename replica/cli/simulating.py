@@ -9,6 +9,7 @@ import typer
 
 from replica.cli.exits import ExitCode, Failure, usage
 from replica.cli.options import Json
+from replica.cli.scaling import scale_fleet
 from replica.cli.sheet import Fields, Sheet
 from replica.cli.terminal import Terminal
 from replica.cli.times import format_span
@@ -24,11 +25,14 @@ _SAID = 300
 simulate_app = typer.Typer(
     add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
 )
-"""The command `ricordo simulate` alone."""
+"""The command `ricordo simulate`, and what stands below it."""
+
+simulate_app.command("scale")(scale_fleet)
 
 
-@simulate_app.command("simulate")
+@simulate_app.callback(invoke_without_command=True)
 def simulate_fleet(
+    context: typer.Context,
     replicas: Annotated[
         int | None,
         typer.Option(
@@ -84,6 +88,8 @@ def simulate_fleet(
       ricordo simulate --replicas 5 --operations 10000 --seed 42
       ricordo simulate --operations 200 --runs 500 --faults loss
     """
+    if context.invoked_subcommand is not None:
+        return
     if topology is not None and topology not in TOPOLOGIES:
         raise usage(f"must be one of {', '.join(TOPOLOGIES)}", field="--topology")
     if faults not in PROFILES:

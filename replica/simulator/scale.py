@@ -87,8 +87,6 @@ class ScaleReport:
     phases: tuple[Phase, ...]
     reopened: int
     """Streams that ended by a decision of a replica."""
-    agree: bool
-    """At the end all replicas hold the same, and everyone knows everyone."""
 
     def phase(self, name: str) -> Phase:
         """One of :data:`PHASES`."""
@@ -177,11 +175,12 @@ class _Run:
         fleet.run_until_quiet(_LIMIT)
         self._phase("apart", self._part)
         self._phase("healing", self._heal)
-        fleet.run_until_quiet(_LIMIT)
         self._phase("refresh", self._refresh)
         if not fleet.agree():
-            raise Stuck("the replicas do not hold the same, or do not know each other")
-        return ScaleReport(self._setup, len(self._links), tuple(self._phases), fleet.reopened, True)
+            raise Stuck("the replicas do not hold the same")
+        if not fleet.acquainted():
+            raise Stuck("not every replica has heard of every other one")
+        return ScaleReport(self._setup, len(self._links), tuple(self._phases), fleet.reopened)
 
     def _phase(self, name: str, act: Callable[[], object]) -> None:
         if self._progress is not None:
@@ -244,7 +243,7 @@ class _Run:
         fleet = self._fleet
         fleet.mend()
         fleet.run_until_reached(_LIMIT)
-        fleet.run_until_still(_LIMIT)
+        fleet.run_until_quiet(_LIMIT)
 
     def _refresh(self) -> None:
         """So much time passes that every member is worth a statement again."""

@@ -190,7 +190,8 @@ class ScaleFleet:
                         self._close(self._streams[way], "the network is cut")
 
     def mend(self) -> None:
-        """Make the network whole, and open again what was cut."""
+        """Make the network whole, and open again what was cut. What has not arrived counts from now on."""
+        self._written_at.update(dict.fromkeys(self._missing, self.time))
         cut, self._cut = sorted(self._cut), set()
         for link in cut:
             self._open_soon(link, _RECONNECT)
@@ -232,13 +233,20 @@ class ScaleFleet:
             self._next()
 
     def agree(self) -> bool:
-        """Whether all replicas hold the same live entries, and know of every member."""
-        digests, known = set(), set()
+        """Whether all replicas hold the same live entries."""
+        digests = set()
         for process in self.processes.values():
             with process.storage.snapshot() as snapshot:
                 digests.add(get_digest(snapshot, Millis(self.time)))
-                known.add(sum(1 for _ in members(snapshot)))
-        return len(digests) == 1 and known == {len(self.processes) - 1}
+        return len(digests) == 1
+
+    def acquainted(self) -> bool:
+        """Whether every replica has heard from every other one, if only through others."""
+        for process in self.processes.values():
+            with process.storage.snapshot() as snapshot:
+                if sum(member.known is not None for member in members(snapshot)) < len(self.processes) - 1:
+                    return False
+        return True
 
     # --- events
 

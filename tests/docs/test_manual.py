@@ -49,6 +49,7 @@ def test_the_members_are_those_described(address: str, tmp_path: Path) -> None:
         "import": ("import", str(lines)),
         "import --check": ("import", str(lines), "--check"),
         "simulate": ("simulate", "--operations", "1", "--seed", "1"),
+        "simulate scale": ("simulate", "scale", "--replicas", "2", "--writes", "1"),
         "forget": ("forget", KEY),
     }
     described = {
