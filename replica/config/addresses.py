@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["InvalidAddress", "check_address", "split_address", "with_port"]
+__all__ = ["InvalidAddress", "check_address", "same_listener", "split_address", "with_port"]
+
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s:/@\[\]]{1,253}):(?P<port>[0-9]{1,5})")
 
@@ -36,3 +38,11 @@ def split_address(address: str) -> tuple[str, int]:
 def with_port(address: str, port: int) -> str:
     """The address with another port: what an address with port 0 became when it was bound."""
     return f"{address.rpartition(':')[0]}:{port}"
+
+
+def same_listener(one: str, other: str) -> bool:
+    """Whether two addresses that were checked are plainly the same: one host and port, or one port and two
+    names of this machine. No name is looked up.
+    """
+    (host, port), (other_host, other_port) = split_address(one), split_address(other)
+    return port == other_port and (host == other_host or {host, other_host} <= _THIS_MACHINE)

@@ -167,6 +167,9 @@ class Limits(_Section):
     )
     relation_bytes: Size = Field(default=64, ge=1, le=64, description="the longest relation of a link")
     target_bytes: Size = Field(default=512, ge=1, le=512, description="the longest link target")
+    entry_bytes: Size = Field(
+        default=8 << 20, ge=1, le=8 << 20, description="the largest entry that a write may still add to"
+    )
     page_entries: Count = Field(
         default=500, ge=1, le=500, description="the most entries in a page of an answer, or in a call of many"
     )

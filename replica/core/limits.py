@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from crdt.record import Record
-from replica.core.commands import Remember, Update, text_fields
+from crdt.register import Register
+from replica.core.commands import Remember, Update, flat_links, text_fields
 from replica.core.entry import shown_text
 from replica.core.errors import Code, Refused
 
@@ -33,6 +34,10 @@ class Limits:
     """New link targets in one request, of all relations together."""
     relation_bytes: int = 64
     target_bytes: int = 512
+    entry_bytes: int = 8 * 1024 * 1024
+    """Bytes of a whole entry that a write may add to. It must fit into a message between replicas, with what
+    concurrent writes make of it.
+    """
     page_entries: int = 500
     """Entries in a page of an answer, and entries or keys in a call of many."""
     page_bytes: int = 2 * 1024 * 1024
@@ -58,11 +63,25 @@ class Limits:
         for name, text in text_fields(command).items():
             if len(text) * 4 > sizes[name] and text != shown_text(held, name):
                 _check_bytes(name, text, sizes[name])
-        if isinstance(command, Remember):
-            self._check_tags("tags", command.tags, held)
-        else:
-            self._check_tags("add_tags", command.add_tags, held)
+        self._check_tags("tags" if isinstance(command, Remember) else "add_tags", _added_tags(command), held)
         self._check_links(command, held)
+
+    def check_entry(
+        self, command: Remember | Update, held: Record, before: Register, after: Register
+    ) -> None:
+        """Refuse a command whose additions make the entry larger than it was and than an entry may be."""
+        size = _payload_bytes(after)
+        if size <= max(self.entry_bytes, _payload_bytes(before)):
+            return
+        texts = any(text and text != shown_text(held, name) for name, text in text_fields(command).items())
+        tags = set(_added_tags(command)) - held.tags.keys()
+        if texts or tags or flat_links(command.add_links) - held.links.keys():
+            raise Refused(
+                Code.RESOURCE_EXHAUSTED,
+                f"the entry would grow to {size} bytes; at most {self.entry_bytes} are allowed: remove tags or"
+                " links from it first, or write another entry",
+                field="key",
+            )
 
     def _check_tags(self, field: str, tags: tuple[str, ...], held: Record) -> None:
         new = set(tags) - held.tags.keys()
@@ -89,6 +108,14 @@ class Limits:
                 if (links.relation, target) in new:
                     _check_bytes(f"add_links[{at}].relation", links.relation, self.relation_bytes)
                     _check_bytes(f"add_links[{at}].targets[{place}]", target, self.target_bytes)
+
+
+def _added_tags(command: Remember | Update) -> tuple[str, ...]:
+    return command.tags if isinstance(command, Remember) else command.add_tags
+
+
+def _payload_bytes(register: Register) -> int:
+    return sum(len(sibling.payload) for sibling in register)
 
 
 def _too_large(field: str, reason: str) -> Refused:

@@ -95,6 +95,7 @@ class Node:
             ttl = self.policy.of(command.key.repo_id)
         expires_at = in_force if ttl is None else _expiry("ttl_seconds", in_force, now, ttl)
         register = rewrite(found, saying_again(found, edit), self._next_dot(transaction), now, expires_at)
+        self.limits.check_entry(command, found.record, found.register, register)
         held = found.record
         result = Remembered(
             key=command.key,
@@ -132,6 +133,7 @@ class Node:
 
         edit, held, expires_at = _edit(command), found.record, found.life.expires_at
         register = rewrite(found, saying_again(found, edit), self._next_dot(transaction), now, expires_at)
+        self.limits.check_entry(command, found.record, found.register, register)
         result = Updated(
             key=command.key,
             version=version(register),

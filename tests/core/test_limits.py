@@ -93,7 +93,13 @@ def test_a_fold_may_exceed_the_limits_and_what_adds_nothing_is_never_refused() -
     """An entry whose every part is larger than this replica allows: its peers are configured otherwise."""
     small = Replica(
         limits=Limits(
-            title_bytes=1, body_bytes=1, tags=1, tag_bytes=1, link_targets=1, relation_bytes=1, target_bytes=1
+            title_bytes=1,
+            body_bytes=1,
+            tags=1,
+            tag_bytes=1,
+            link_targets=1,
+            relation_bytes=1,
+            target_bytes=1,
         )
     )
     tags = tuple(f"tag{at}" for at in range(100))
@@ -114,6 +120,20 @@ def test_a_fold_may_exceed_the_limits_and_what_adds_nothing_is_never_refused() -
     small.update(Update(key=KEY, title="", body="b", add_tags=("a",)))
     assert small.forget(Forget(key=KEY, lapse=True)).existed
     assert small.forget(Forget(key=KEY)).existed
+
+
+def test_an_entry_grows_no_larger_than_fits_between_replicas() -> None:
+    small = Replica(limits=Limits(entry_bytes=2000))
+    small.remember(Remember(key=KEY, title="t", body="b" * 1500))
+    Replica(small.storage).remember(Remember(key=KEY, tags=tuple(f"tag{at}" for at in range(60))))
+    size = len(small.recall().tags)
+    for command in (Update(key=KEY, add_tags=("new",)), Update(key=KEY, title="longer")):
+        small.refuses(Code.RESOURCE_EXHAUSTED, "key", lambda command=command: small.update(command))
+    small.update(Update(key=KEY, add_tags=("tag1",), title="t", author=""))
+    small.remember(Remember(key=KEY))
+    assert len(small.recall().tags) == size
+    small.update(Update(key=KEY, body="", remove_tags=tuple(f"tag{at}" for at in range(1, 60))))
+    assert small.update(Update(key=KEY, add_tags=("new",))).tags_added == 1
 
 
 def test_limits_are_configured_down_only() -> None:
@@ -138,6 +158,7 @@ def test_the_limits_are_those_of_the_design() -> None:
         link_targets=256,
         relation_bytes=64,
         target_bytes=512,
+        entry_bytes=8388608,
         page_entries=500,
         page_bytes=2097152,
     )
