@@ -43,6 +43,7 @@ from replica.core.session import (
     settled,
 )
 from replica.core.storage import Snapshot, Transaction
+from replica.core.stretches import Open
 from replica.core.underway import busy_with, get_reconcile, give_up_stalled, put_reconcile
 from replica.core.verdict import Present
 
@@ -56,6 +57,9 @@ class _Phase(enum.Enum):
     TAILING = "applying batches"
     RECONCILING = "reconciling"
     WAITING = "waiting until a filling or a reconcile with another supplier is over"
+
+
+_RECONCILED = Verdict(Kind.TAIL, Cause.CURSOR, "the reconcile is done")
 
 
 class ConsumerSession:
@@ -87,7 +91,9 @@ class ConsumerSession:
         self._greet = True
         self._told: Mapping[str, Told] = {}
         self._ack: tuple[StoreId, int] | None = None
-        self._range_ack: Step | None = None
+        self._range_acks: list[Step] = []
+        self._still: Open = ()
+        """What is open of a reconcile."""
         self._heard_at = Millis(0)
         self._beat_at = Millis(0)
         self._told_skew: Millis | None = None
@@ -103,6 +109,15 @@ class ConsumerSession:
     def welcomed(self) -> bool:
         """Whether the supplier serves this replica."""
         return self.ended is None and self.verdict is not None and self.verdict.kind is not Kind.REFUSED
+
+    @property
+    def standing(self) -> Verdict | None:
+        """How this replica stands with the supplier by now: its last verdict, and once the reconcile that it
+        asked for is done, that this replica tails.
+        """
+        if self.verdict is None or self.verdict.kind is not Kind.RECONCILE:
+            return self.verdict
+        return _RECONCILED if self._phase is _Phase.TAILING else self.verdict
 
     def lag(self, snapshot: Snapshot) -> int | None:
         """The supplier's changes, by the last sequence it told, that are not applied here; none while that
@@ -184,18 +199,16 @@ class ConsumerSession:
         ):
             hello, self._told = greet(snapshot, identity, self.supplier, now, self._settings.max_silence)
             out.append(hello)
-            self._phase, self._ack, self._range_ack = _Phase.GREETING, None, None
+            self._phase, self._ack, self._range_acks = _Phase.GREETING, None, []
         self._greet = False
         if self._ack is not None:
             knowledge, self._told = tell_own(snapshot, identity, self._told, now)
             out.append(Ack(*self._ack, knowledge, now))
             self._ack = None
-        if self._range_ack is not None and self._present is not None:
-            step, self._range_ack = self._range_ack, None
+        steps, self._range_acks = self._range_acks, []
+        if self._present is not None:
             store_id = self._present.store_id
-            out.append(
-                RangeAck(store_id, step.mark, step.position, step.descend, step.done, step.sequence, now)
-            )
+            out += (_range_ack(store_id, step, now) for step in steps)
         if now >= self._beat_at:
             self._beat_at = Millis(now + self._settings.heartbeat)
             if not out or self._phase is not _Phase.GREETING:
@@ -301,13 +314,13 @@ class ConsumerSession:
         return self._work(body)
 
     def _receive_range(self, message: Range | Outline, now: Millis) -> Work:
-        supplier, entropy = self.supplier, self._entropy
+        supplier, entropy, still = self.supplier, self._entropy, self._still
 
         def body(transaction: Transaction, identity: Identity) -> Outcome:
             if isinstance(message, Outline):
-                step = compare(transaction, identity, supplier, message, now)
+                step = compare(transaction, identity, supplier, message, still, now)
             else:
-                step = join_range(transaction, identity, supplier, message, now)
+                step = join_range(transaction, identity, supplier, message, still, now)
             if step.applied.doubt is not None:
                 return settled(transaction, step.applied.doubt, now, entropy)
             return Outcome(applied=step.applied, step=step, damaged=step.applied.damaged)
@@ -321,7 +334,7 @@ class ConsumerSession:
             if step.applied.dropped is not None:
                 self._phase = _Phase.WAITING
             else:
-                self._phase, self._range_ack = _Phase.RECONCILING, step
+                self._phase, self._range_acks, self._still = _Phase.RECONCILING, [step], step.still
         else:
             self._phase = _Phase.TAILING
 
@@ -329,7 +342,8 @@ class ConsumerSession:
         if step.applied.dropped is not None:
             self._greet = True
         else:
-            self._range_ack = step
+            self._range_acks.append(step)
+            self._still = step.still
             if step.done:
                 self._phase = _Phase.TAILING
 
@@ -342,6 +356,21 @@ class ConsumerSession:
             self._phase = _Phase.WAITING
         elif applied.dropped is not Dropped.DUPLICATE:
             self._greet = True
+
+
+def _range_ack(store_id: StoreId, step: Step, now: Millis) -> RangeAck:
+    start, level = step.answers
+    return RangeAck(
+        store_id=store_id,
+        mark=step.mark,
+        start=start,
+        level=level,
+        position=step.position,
+        differing=step.differing,
+        done=step.done,
+        sequence=step.sequence,
+        now=now,
+    )
 
 
 def _welcome(

@@ -18,6 +18,8 @@ __all__ = ["Origin", "Peer", "PeerBook", "told"]
 _MOST = 1000
 """Whoever connects under ever new names must not fill the memory."""
 
+_SAY_AGAIN = Millis(60_000)
+
 
 class Origin(enum.Enum):
     """How this replica came to know a peer."""
@@ -46,7 +48,7 @@ class Peer:
     connected: bool = False
     """The stream on which this replica pulls is open and was welcomed."""
     verdict: str | None = None
-    """The last one of this peer over this replica, by name."""
+    """The last one of this peer over this replica, by name; `TAIL` once what it asked for is done."""
     reason: str | None = None
     lag: int | None = None
     """Its changes that are not applied here, by what it last told; none: that cannot be told."""
@@ -67,6 +69,8 @@ class Peer:
     faults: int | None = None
     """Registers from it in which one dot had other contents than here."""
     last_fault: str | None = None
+    last_refusal: tuple[str, Millis] | None = None
+    """Why it was refused as a consumer, and when that was last put in the log."""
 
     def received(self, now: Millis, size: int) -> None:
         """A message of so many bytes arrived."""
@@ -101,6 +105,18 @@ class Peer:
         """A stream with it ended, or was never made."""
         self.last_error = told(reason)
         self.last_error_at = now
+
+    def refused(self, now: Millis, reason: str) -> bool:
+        """It was refused as a consumer; whether the log is to say so: when the reason is new, else once a
+        minute, for a refused consumer tries again for ever.
+        """
+        self.failed(now, f"refused as a consumer: {reason}")
+        if self.last_refusal is not None:
+            last, said_at = self.last_refusal
+            if last == reason and abs(now - said_at) < _SAY_AGAIN:
+                return False
+        self.last_refusal = reason, now
+        return True
 
 
 class PeerBook:

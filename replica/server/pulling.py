@@ -85,11 +85,12 @@ class Puller:
             if session.welcomed:
                 with runtime.snapshot() as snapshot:
                     peer.behind(runtime.clock(), session.lag(snapshot))
-            if session.verdict is not None and (session.welcomed, session.verdict.kind.value) != (
+            standing = session.standing
+            if standing is not None and (session.welcomed, standing.kind.value) != (
                 peer.connected,
                 peer.verdict,
             ):
-                peer.verdict, peer.reason = session.verdict.kind.value, told(session.verdict.reason)
+                peer.verdict, peer.reason = standing.kind.value, told(standing.reason)
                 peer.connected = session.welcomed
                 if session.welcomed:
                     _log.info("pulling", peer=peer.cluster, verdict=peer.verdict, reason=peer.reason)

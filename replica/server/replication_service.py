@@ -135,8 +135,8 @@ class _Serving:
         if verdict != self._verdict:
             self._verdict = verdict
             if verdict.kind is Kind.REFUSED:
-                peer.failed(self._runtime.clock(), f"refused as a consumer: {verdict.reason}")
-                _log.warning("refused a consumer", peer=peer.cluster, reason=verdict.reason)
+                if peer.refused(self._runtime.clock(), verdict.reason):
+                    _log.warning("refused a consumer", peer=peer.cluster, reason=verdict.reason)
             else:
                 self._served = peer.consuming = True
                 _log.info(

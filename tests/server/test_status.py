@@ -56,6 +56,16 @@ async def test_siblings_are_counted_beside_keys(start: Start) -> None:
     assert (await full(eu)).counts.HasField("undecodable")
 
 
+async def test_a_peer_is_tailed_once_the_reconcile_with_it_is_done(start: Start) -> None:
+    eu, us = await start("eu"), await start("us")
+    await eu.remember("t", "a", title="one")
+    await us.remember("t", "b", title="other")
+    await introduce(eu, us)
+    await agreed(eu, us)
+    peer = await status_of(us, "eu", lambda peer: peer.connected and peer.verdict != "RECONCILE")
+    assert (peer.verdict, peer.reason, peer.lag) == ("TAIL", "the reconcile is done", 0)
+
+
 async def test_a_full_status_finds_the_damage_that_nobody_has_come_upon(served: Served) -> None:
     await served.remember("t", "a")
     await damage(served)
