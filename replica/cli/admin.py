@@ -131,7 +131,10 @@ def add_peer(
         raise usage("must be written CLUSTER=HOST:PORT, such as us=127.0.0.1:7700", field="PEER")
     with connect(address, timeout) as client:
         added = client.add_peer(cluster, listener)
-    said = f"{'replicating from' if added else 'already replicating from'} {cluster} at {listener}"
+    if added:
+        said = f"added {cluster} at {listener}; not connected yet: 'ricordo peers list' shows when it is"
+    else:
+        said = f"{cluster} at {listener} is a peer already: 'ricordo peers list' shows how it is"
     Terminal(as_json).line({"cluster": cluster, "address": listener, "added": added}, said)
 
 
@@ -157,6 +160,11 @@ def remove_peer(
             ExitCode.NOT_FOUND, "no such peer", field="CLUSTER", remedy="'ricordo peers list' lists them"
         )
     terminal.line({"cluster": cluster, "removed": True}, f"no longer replicating from {cluster}")
+    if not as_json:
+        terminal.note(
+            f"{cluster} stays a member of the fleet, and purges wait for it; if it is gone for good, "
+            f"give it up with 'ricordo peers retire {cluster}'"
+        )
 
 
 @peers.command("retire")

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 
 from crdt.dot import Millis
-from replica.config.addresses import InvalidAddress, check_address
+from replica.config.addresses import InvalidAddress, check_address, same_listener
 from replica.core.digest import Digesting
 from replica.core.errors import Code, Refused
 from replica.core.membership import configure, retire
@@ -89,6 +89,12 @@ class AdminService(AdminServicer):
             address = check_address(request.address)
         except InvalidAddress as error:
             raise Refused(Code.INVALID_ARGUMENT, str(error), field="address") from None
+        if same_listener(address, self.replication_address):
+            raise Refused(
+                Code.INVALID_ARGUMENT,
+                "is this replica's own replication listener; give the peer's",
+                field="address",
+            )
         configured = runtime.config.peers
         now = runtime.clock()
 

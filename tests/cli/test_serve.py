@@ -111,7 +111,10 @@ def test_peers_are_listed_added_and_removed(serve: Serve, ricordo: Run) -> None:
     added = ricordo("peers", "add", "ap=127.0.0.1:2", "--json", "--address", served.address)
     assert added.value == {"cluster": "ap", "address": "127.0.0.1:2", "added": True}
     again = ricordo("peers", "add", "ap=127.0.0.1:2", "--address", served.address)
-    assert (again.code, again.text) == (0, "already replicating from ap at 127.0.0.1:2\n")
+    assert (again.code, again.text) == (
+        0,
+        "ap at 127.0.0.1:2 is a peer already: 'ricordo peers list' shows how it is\n",
+    )
     ricordo("peers", "add", "ap=127.0.0.1:3", "--address", served.address).complaint(5)
     ricordo("peers", "remove", "us", "--address", served.address).complaint(6)
 
@@ -123,6 +126,12 @@ def test_peers_are_listed_added_and_removed(serve: Serve, ricordo: Run) -> None:
     assert all(peer["lag"] is None and peer["last_contact_ms"] is None for peer in listed)
     plain = ricordo("peers", "list", "--address", served.address).text.splitlines()[0].split("\t")
     assert plain == ["ap", "127.0.0.1:2", "added", "not connected", "—", "—", "—"]
+
+    new = ricordo("peers", "add", "za=127.0.0.1:2", "--address", served.address)
+    assert new.text.startswith("added za at 127.0.0.1:2; not connected yet")
+    away = ricordo("peers", "remove", "za", "--address", served.address)
+    assert away.text == "no longer replicating from za\n"
+    assert "'ricordo peers retire za'" in away.error
 
     removed = ricordo("peers", "remove", "ap", "--json", "--address", served.address)
     assert removed.value == {"cluster": "ap", "removed": True}

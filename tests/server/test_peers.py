@@ -122,3 +122,28 @@ async def test_a_configured_peer_cannot_be_added_elsewhere_or_removed(start: Sta
 
 async def test_an_unknown_peer_is_not_there_to_remove(served: Served) -> None:
     assert not (await served.admin.RemovePeer(apb.RemovePeerRequest(cluster="us"))).removed
+
+
+async def test_a_replica_is_no_peer_of_its_own(served: Served) -> None:
+    own = served.replica.replication_address
+    port = own.rpartition(":")[2]
+    for cluster, address, field in (
+        (served.replica.runtime.identity.cluster, "127.0.0.1:9", "cluster"),
+        ("us", own, "address"),
+        ("us", f"localhost:{port}", "address"),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError, match=field) as raised:
+            await served.admin.AddPeer(apb.AddPeerRequest(cluster=cluster, address=address))
+        assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert not (await served.status()).peers
+    assert (await served.admin.AddPeer(apb.AddPeerRequest(cluster="us", address=f"us.example:{port}"))).added
+
+
+def test_the_log_says_that_a_consumer_is_refused_when_the_reason_is_new_or_a_minute_old() -> None:
+    peer = Peer("us", Origin.CONSUMER_ONLY)
+    said = [
+        peer.refused(Millis(now), reason)
+        for now, reason in ((0, "a"), (2_000, "a"), (4_000, "b"), (6_000, "b"), (64_000, "b"), (65_000, "b"))
+    ]
+    assert said == [True, False, True, False, True, False]
+    assert (peer.last_error, peer.last_error_at) == ("refused as a consumer: b", 65_000)
