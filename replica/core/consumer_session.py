@@ -43,7 +43,6 @@ from replica.core.session import (
     settled,
 )
 from replica.core.storage import Snapshot, Transaction
-from replica.core.stretches import Open
 from replica.core.underway import busy_with, get_reconcile, give_up_stalled, put_reconcile
 from replica.core.verdict import Present
 
@@ -91,9 +90,7 @@ class ConsumerSession:
         self._greet = True
         self._told: Mapping[str, Told] = {}
         self._ack: tuple[StoreId, int] | None = None
-        self._range_acks: list[Step] = []
-        self._still: Open = ()
-        """What is open of a reconcile."""
+        self._range_ack: Step | None = None
         self._heard_at = Millis(0)
         self._beat_at = Millis(0)
         self._told_skew: Millis | None = None
@@ -199,16 +196,18 @@ class ConsumerSession:
         ):
             hello, self._told = greet(snapshot, identity, self.supplier, now, self._settings.max_silence)
             out.append(hello)
-            self._phase, self._ack, self._range_acks = _Phase.GREETING, None, []
+            self._phase, self._ack, self._range_ack = _Phase.GREETING, None, None
         self._greet = False
         if self._ack is not None:
             knowledge, self._told = tell_own(snapshot, identity, self._told, now)
             out.append(Ack(*self._ack, knowledge, now))
             self._ack = None
-        steps, self._range_acks = self._range_acks, []
-        if self._present is not None:
+        if self._range_ack is not None and self._present is not None:
+            step, self._range_ack = self._range_ack, None
             store_id = self._present.store_id
-            out += (_range_ack(store_id, step, now) for step in steps)
+            out.append(
+                RangeAck(store_id, step.mark, step.position, step.descend, step.done, step.sequence, now)
+            )
         if now >= self._beat_at:
             self._beat_at = Millis(now + self._settings.heartbeat)
             if not out or self._phase is not _Phase.GREETING:
@@ -314,13 +313,13 @@ class ConsumerSession:
         return self._work(body)
 
     def _receive_range(self, message: Range | Outline, now: Millis) -> Work:
-        supplier, entropy, still = self.supplier, self._entropy, self._still
+        supplier, entropy = self.supplier, self._entropy
 
         def body(transaction: Transaction, identity: Identity) -> Outcome:
             if isinstance(message, Outline):
-                step = compare(transaction, identity, supplier, message, still, now)
+                step = compare(transaction, identity, supplier, message, now)
             else:
-                step = join_range(transaction, identity, supplier, message, still, now)
+                step = join_range(transaction, identity, supplier, message, now)
             if step.applied.doubt is not None:
                 return settled(transaction, step.applied.doubt, now, entropy)
             return Outcome(applied=step.applied, step=step, damaged=step.applied.damaged)
@@ -334,7 +333,7 @@ class ConsumerSession:
             if step.applied.dropped is not None:
                 self._phase = _Phase.WAITING
             else:
-                self._phase, self._range_acks, self._still = _Phase.RECONCILING, [step], step.still
+                self._phase, self._range_ack = _Phase.RECONCILING, step
         else:
             self._phase = _Phase.TAILING
 
@@ -342,8 +341,7 @@ class ConsumerSession:
         if step.applied.dropped is not None:
             self._greet = True
         else:
-            self._range_acks.append(step)
-            self._still = step.still
+            self._range_ack = step
             if step.done:
                 self._phase = _Phase.TAILING
 
@@ -356,21 +354,6 @@ class ConsumerSession:
             self._phase = _Phase.WAITING
         elif applied.dropped is not Dropped.DUPLICATE:
             self._greet = True
-
-
-def _range_ack(store_id: StoreId, step: Step, now: Millis) -> RangeAck:
-    start, level = step.answers
-    return RangeAck(
-        store_id=store_id,
-        mark=step.mark,
-        start=start,
-        level=level,
-        position=step.position,
-        differing=step.differing,
-        done=step.done,
-        sequence=step.sequence,
-        now=now,
-    )
 
 
 def _welcome(
