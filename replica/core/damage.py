@@ -2,6 +2,10 @@
 
 While a row is damaged this store cannot vouch for its clock: it holds less than the clock says. So a supplier
 sends what it can and completes no batch, and a reconcile waits before the row.
+
+Where a row's key was damaged, no register is found under the right one, and to others that would look like a
+purge. But the change log has a row for each register: what it names and is not there is lost, and from then
+on counts as damaged.
 """
 
 from __future__ import annotations
@@ -15,9 +19,13 @@ from crdt.key import EntryKey, InvalidKey
 from crdt.register import Register, join
 from replica.core.messages import Fetched, ProtocolError
 from replica.core.rows import (
+    delete_register,
     get_clock,
+    in_log,
+    lost_registers,
     put_clock,
     put_register,
+    put_unreadable,
     read_encoding,
     read_register,
 )
@@ -48,10 +56,23 @@ def is_noted(snapshot: Snapshot, key: bytes) -> bool:
 
 
 def note_damage(transaction: Transaction, keys: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Note the keys whose rows are damaged; returns those that were not noted yet."""
-    new = [key for key in keys if is_damaged(transaction, key) and not is_noted(transaction, key)]
-    for key in new:
-        transaction.put(Table.META, _note(key), seal_frame(_note(key), b""))
+    """Note the keys whose rows are damaged or lost; returns those that were not noted yet."""
+    new: list[bytes] = []
+    for key in keys:
+        if is_noted(transaction, key) or (is_damaged(transaction, key) and in_log(transaction, key)):
+            found = [key]
+        elif found := [lost for lost in lost_registers(transaction) if not is_noted(transaction, lost)]:
+            if is_damaged(transaction, key):
+                # What was damaged is its key; under that there never was a register.
+                delete_register(transaction, key)
+            for lost in found:
+                put_unreadable(transaction, lost)
+        elif is_damaged(transaction, key):
+            found = [key]
+        for one in found:
+            if not is_noted(transaction, one) and is_damaged(transaction, one):
+                transaction.put(Table.META, _note(one), seal_frame(_note(one), b""))
+                new.append(one)
     return tuple(new)
 
 

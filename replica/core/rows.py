@@ -8,6 +8,7 @@ keep no state, so an aborted transaction leaves nothing behind.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -49,12 +50,15 @@ __all__ = [
     "get_register",
     "get_runs",
     "get_sequence",
+    "in_log",
     "last_change",
+    "lost_registers",
     "put_clock",
     "put_cursor",
     "put_meta",
     "put_register",
     "put_runs",
+    "put_unreadable",
     "read_encoding",
     "read_register",
     "read_sequence",
@@ -244,6 +248,31 @@ def _search_place(transaction: Transaction, key: bytes) -> None:
             if place[8:] == key:
                 transaction.delete(table, place)
     transaction.delete(Table.CONCURRENT, key)
+
+
+def in_log(snapshot: Snapshot, key: bytes) -> bool:
+    """Whether the change log names a key, whatever became of the register there."""
+    frame = snapshot.get(Table.REGISTERS, key) or b""
+    # What the damaged row says of its place is most likely so, and else all of the log is looked through.
+    named = snapshot.get(Table.CHANGES, frame[4:12]) if len(frame) >= 12 else None
+    if named is not None and named[20:] == key:
+        return True
+    return any(named[20:] == key for _, named in snapshot.items(Table.CHANGES))
+
+
+def lost_registers(snapshot: Snapshot) -> Iterator[bytes]:
+    """The keys that the change log names although no register is there: it cannot be found under its key."""
+    for place, frame in snapshot.items(Table.CHANGES):
+        with suppress(DamagedRow):
+            key = _open(Table.CHANGES, place, frame)[16:]
+            if snapshot.get(Table.REGISTERS, key) is None:
+                yield key
+
+
+def put_unreadable(transaction: Transaction, key: bytes) -> None:
+    """Let a lost register count as a damaged one: a row that does not open stands in its place."""
+    transaction.put(Table.REGISTERS, key, b"")
+    recount(transaction, key)
 
 
 @dataclass(frozen=True, slots=True)

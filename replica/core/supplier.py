@@ -101,8 +101,9 @@ def read_batch(
     """The changes after a cursor, up to ``limit`` bytes of registers, and at least one if there is any.
 
     A change is left out only if its register came from this very consumer and has not changed since. A
-    damaged row is skipped, and while there is one no batch is complete. It is not skipped before it is noted:
-    after a stop in between nobody would know that the clock claims too much.
+    damaged row is skipped, and while there is one no batch is complete; so is a register that is not there
+    although the log names it. It is not skipped before it is noted: after a stop in between nobody would know
+    that the clock claims too much.
     """
     changes: list[Change] = []
     damaged: list[bytes] = []
@@ -115,12 +116,13 @@ def read_batch(
             try:
                 encoding = read_encoding(snapshot, change.key)
             except DamagedRow:
+                encoding = None
+            if encoding is None:
                 damaged.append(change.key)
                 if not is_noted(snapshot, change.key):
                     reached, waits = False, True
                     break
-                encoding = None
-            if encoding is not None:
+            else:
                 if changes and size + len(encoding) > limit:
                     reached = False
                     break
@@ -164,7 +166,8 @@ def read_range(
     damaged: bytes | None = None
     for key, encoding in encodings(snapshot, start):
         if isinstance(encoding, DamagedRow):
-            if not changes and key == start:
+            # Before it is noted nobody knows whether it is the key that was damaged, and another one is lost.
+            if (not changes and key == start) or not is_noted(snapshot, key):
                 return ReadRange(None, key)
             stop, damaged = key, key
             break

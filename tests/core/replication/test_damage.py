@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from replica.core.damage import damaged_keys, fetch, heal, note_damage
 from replica.core.messages import Fetched
+from replica.core.must_reconcile import put_on_list
 from replica.core.rows import get_cursor, put_register
 from replica.core.storage import Table, Transaction
 from replica.core.underway import get_reconcile
@@ -141,6 +142,8 @@ def test_a_reconcile_waits_before_a_damaged_row() -> None:
     damage(s)
     stream = Stream(n, s)
     stream.run_open()
+    # Noted first, and only then passed on up to there.
+    stream.run_open()
     with n.storage.snapshot() as snapshot:
         state = get_reconcile(snapshot)
     assert state is not None
@@ -184,3 +187,90 @@ def test_a_key_that_is_damaged_at_the_peer_too_is_not_answered() -> None:
     damage(a)
     assert answers(a) == []
     assert len(answers(b)) == 1
+
+
+def damage_key(site: Site, key: bytes = K) -> bytes:
+    """Flip a bit of the key of a row; the key as it then is."""
+    flipped = key[:-1] + bytes([key[-1] ^ 4])
+
+    def flip(transaction: Transaction) -> None:
+        frame = transaction.get(Table.REGISTERS, key)
+        assert frame is not None
+        transaction.delete(Table.REGISTERS, key)
+        transaction.put(Table.REGISTERS, flipped, frame)
+
+    site.storage.run(flip)
+    return flipped
+
+
+def test_a_row_whose_key_is_damaged_is_lost_under_its_right_key_and_not_purged() -> None:
+    a, b, c = fleet()
+    a.remember("k", "v")
+    a.remember("other", "v")
+    pull(b, a)
+    wrong = damage_key(a)
+    assert a.storage.run(lambda tx: note_damage(tx, (wrong,))) == (K,)
+    assert noted(a) == (K,)
+    pull(c, a)
+    assert c.titles("other") == {"v"}
+    assert not a.clock().leq(c.clock()), "it claims nothing that it cannot show"
+    assert a.storage.run(lambda tx: heal(tx, K, answers(b), everyone=False))
+    assert noted(a) == ()
+    assert a.titles("k") == b.titles("k") == {"v"}
+    pull(c, a)
+    assert c.titles("k") == {"v"}
+    with a.storage.snapshot() as snapshot:
+        assert snapshot.get(Table.REGISTERS, wrong) is None
+
+
+def test_a_register_that_the_log_names_and_that_is_not_there_is_noticed_when_it_is_to_be_sent() -> None:
+    a, b, c = fleet()
+    a.remember("k", "v")
+    pull(b, a)
+    damage_key(a)
+    pull(c, a)
+    assert noted(a) == (K,)
+    assert not a.clock().leq(c.clock())
+    assert a.storage.run(lambda tx: heal(tx, K, answers(b), everyone=False))
+    sync(a, b, c)
+    assert a.titles("k") == b.titles("k") == c.titles("k") == {"v"}
+
+
+def test_what_was_purged_and_what_never_was_is_not_lost() -> None:
+    a, b, _ = fleet()
+    a.remember("k", "v")
+    pull(b, a)
+    assert a.storage.run(lambda tx: note_damage(tx, (K, store_key("never")))) == ()
+    assert noted(a) == ()
+
+
+def test_a_damaged_row_that_its_log_row_does_not_name_is_still_noted() -> None:
+    a, _, _ = fleet()
+    a.remember("k", "v")
+    damage(a)
+
+    def lose_the_log(transaction: Transaction) -> None:
+        for place, _ in list(transaction.items(Table.CHANGES)):
+            transaction.delete(Table.CHANGES, place)
+
+    a.storage.run(lose_the_log)
+    assert a.storage.run(lambda tx: note_damage(tx, (K,))) == (K,)
+
+
+def test_a_reconcile_takes_no_register_for_purged_whose_key_was_damaged() -> None:
+    a, b, _ = fleet()
+    a.remember("k", "v")
+    pull(b, a)
+    a.remember("kz", "v")
+    # b is to reconcile with a, which has lost the register of k; the damaged row comes behind it.
+    a.storage.run(lambda tx: put_on_list(tx, ("B",)))
+    damage_key(a)
+    stream = Stream(b, a)
+    stream.run_open()
+    stream.run_open()
+    stream.close()
+    assert noted(a) == (K,)
+    assert b.titles("k") == {"v"}
+    assert a.storage.run(lambda tx: heal(tx, K, answers(b), everyone=True))
+    sync(a, b)
+    assert a.titles("k") == b.titles("k") == {"v"}
