@@ -30,6 +30,7 @@ __all__ = [
     "StorageClosed",
     "StorageError",
     "StorageFull",
+    "StoreDamaged",
     "StoreGone",
     "StoreLocked",
     "StoreRefused",
@@ -178,6 +179,16 @@ class StorageClosed(StorageError):
 
 class StoreGone(StorageError):
     """The files of the store were removed or replaced while it was open. Nothing was written."""
+
+
+class StoreDamaged(StorageError):
+    """The store is damaged where its rows hang together, so that no row can be relied on."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: stop the replica, move its data directory away, and start it again;"
+            " it fills itself from its peers"
+        )
 
 
 class StoreRefused(StorageError):

@@ -6,9 +6,9 @@ import errno
 
 import lmdb
 
-from replica.core.storage import StorageClosed, StorageError, StorageFull
+from replica.core.storage import StorageClosed, StorageError, StorageFull, StoreDamaged, Table
 
-__all__ = ["MapFull", "translated"]
+__all__ = ["MapFull", "out_of_order", "translated"]
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """How the system says that a file cannot grow. LMDB turns a write that was cut short into EIO."""
@@ -16,6 +16,11 @@ _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 class MapFull(StorageFull):
     """The memory map is full. It may be possible to grow it and start over."""
+
+
+def out_of_order(table: Table) -> StoreDamaged:
+    """What it means that the rows of a table do not ascend: LMDB may not find those that are there."""
+    return StoreDamaged(f"the rows of table {table.value} are out of order")
 
 
 def translated(error: lmdb.Error) -> StorageError:
@@ -29,9 +34,7 @@ def translated(error: lmdb.Error) -> StorageError:
     if isinstance(error, lmdb.PanicError):
         return StorageError("the store failed while it was writing: restart the replica")
     if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError):
-        return StorageError(
-            "the store is damaged: stop the replica, move its data directory away, start it again"
-        )
+        return StoreDamaged("the store is damaged")
     if error.code in _DISK:
         return StorageFull(
             f"the disk refuses more data ({errno.errorcode[error.code]}): nothing was written;"

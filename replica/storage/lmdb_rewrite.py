@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from replica.core.storage import StorageError, Table
+from replica.core.storage import Table
+from replica.storage.lmdb_errors import out_of_order
 from replica.storage.lmdb_file import DATA_FILE, LOCK_FILE
 from replica.storage.lmdb_map import map_file
 from replica.storage.lmdb_transaction import MappedStore, Row
@@ -146,7 +147,7 @@ class Rewriting:
         ):
             _, added = cursor.putmulti(chunk, append=True)
             if added != len(chunk):
-                raise StorageError(f"the rows of table {table.value} are out of order: the store is damaged")
+                raise out_of_order(table)
 
     def catch_up(
         self,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import lmdb
 
 from replica.core.storage import MAX_KEY_BYTES, StorageClosed, StorageError, Table, check_key
-from replica.storage.lmdb_errors import MapFull, translated
+from replica.storage.lmdb_errors import MapFull, out_of_order, translated
 from replica.storage.lmdb_gate import MapGate
 from replica.storage.turn import WriterTurn
 
@@ -130,22 +130,29 @@ class LmdbSnapshot(_Rows):
     def items(
         self, table: Table, start: bytes = b"", stop: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
+        last: bytes | None = None
         try:
             with self._opened().cursor(self._tables[table]) as cursor:
                 if reverse:
                     if not _seek_before(cursor, stop):
                         return
                     for key, value in cursor.iterprev():
+                        if last is not None and key >= last:
+                            raise out_of_order(table)
                         if key < start:
                             return
                         yield key, value
+                        last = key
                 else:
                     if not _seek_from(cursor, start):
                         return
                     for key, value in cursor.iternext():
+                        if last is not None and key <= last:
+                            raise out_of_order(table)
                         if stop is not None and key >= stop:
                             return
                         yield key, value
+                        last = key
         except lmdb.Error as error:
             raise translated(error) from error
 
@@ -251,12 +258,16 @@ class LmdbTransaction(_Rows):
         try:
             with self._opened().cursor(self._tables[table]) as cursor:
                 found = _seek_before(cursor, stop) if reverse else _seek_from(cursor, start)
+                last: bytes | None = None
                 while found:
                     key, value = cursor.item()
+                    if last is not None and (key >= last if reverse else key <= last):
+                        raise out_of_order(table)
                     if key < start if reverse else stop is not None and key >= stop:
                         return
                     writes = self._writes
                     yield key, value
+                    last = key
                     if self._writes != writes:
                         # Where a write leaves a cursor is not for LMDB to say: the place is sought anew.
                         found = _seek_before(cursor, key) if reverse else _seek_after(cursor, key)

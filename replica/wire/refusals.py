@@ -13,7 +13,14 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status
 
 from replica.core.errors import Code, Refused
-from replica.core.storage import DamagedRow, StorageClosed, StorageError, StorageFull, StoreGone
+from replica.core.storage import (
+    DamagedRow,
+    StorageClosed,
+    StorageError,
+    StorageFull,
+    StoreDamaged,
+    StoreGone,
+)
 
 __all__ = ["DOMAIN", "fault_status", "refusal_of", "refusal_status"]
 
@@ -34,6 +41,8 @@ def refusal_of(error: StorageError) -> Refused | None:
                 Code.DATA_LOSS,
                 "what is stored there is damaged and was not read; it has to come from a peer again",
             )
+        case StoreDamaged():
+            return Refused(Code.DATA_LOSS, str(error))
         case StoreGone():
             return Refused(Code.FAILED_PRECONDITION, str(error))
         case StorageClosed():

@@ -99,7 +99,8 @@ def roll_back(data: Path, earlier: Path) -> None:
 
 
 def damage_row(data: Path, key: str, text: str) -> int:
-    """Flip a bit of ``text`` wherever the row at ``key`` says it, in a store that no process has open.
+    """Flip a bit of ``text``, which no key contains, wherever the row at ``key`` says it, in a store that no
+    process has open.
 
     Returns in how many places: pages that are not used any more may hold the row as it was.
     """
@@ -109,7 +110,7 @@ def damage_row(data: Path, key: str, text: str) -> int:
     content = bytearray(file.read_bytes())
     flipped, at = 0, content.find(row)
     while at >= 0:
-        found = content.find(body, at, at + _NEAR + len(body))
+        found = content.find(body, at + len(row), at + _NEAR + len(body))
         if found >= 0:
             content[found] ^= 1
             flipped += 1

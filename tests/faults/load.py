@@ -132,7 +132,7 @@ class Writer:
 
     def _note(self, client: Client) -> None:
         """A new entry. It can be read where it was written, at once."""
-        key, title = f"repo/{REPO}/mem/notes/{self._name()}", self._name()
+        key, title = f"repo/{REPO}/mem/notes/{self._name()}", f"note {self._number} of {self._member.cluster}"
         self._ledger.sending(key, title)
         body = "x" * self._chance.choice((0, 50, 500, 5000))
         client.remember(REPO, "notes", id=self._name(), title=title, body=body)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.core.storage import Storage, StoreGone, Table
+from replica.core.storage import Snapshot, Storage, StoreDamaged, StoreGone, Table
 from replica.storage.lmdb_store import LmdbStorage
 from tests.storage.contract import StorageContract, fill, rows
 
@@ -63,6 +63,25 @@ def test_a_store_keeps_its_place_when_it_is_moved_and_a_copy_has_another(tmp_pat
     assert place(tmp_path / "second") != first
     (tmp_path / "first").rename(tmp_path / "third")
     assert place(tmp_path / "third") == first
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_rows_that_are_out_of_order_are_damage(tmp_path: Path, *, reverse: bool) -> None:
+    store = LmdbStorage.open(tmp_path)
+    fill(store, b"row-1", b"row-2", b"row-3", table=Table.REGISTERS)
+    store.close()
+    file = tmp_path / "data.mdb"
+    file.write_bytes(file.read_bytes().replace(b"row-2", b"Row-2"))
+    store = LmdbStorage.open(tmp_path)
+
+    def walk(snapshot: Snapshot) -> list[bytes]:
+        return [key for key, _ in snapshot.items(Table.REGISTERS, reverse=reverse)]
+
+    with store.snapshot() as snapshot, pytest.raises(StoreDamaged, match="out of order"):
+        walk(snapshot)
+    with pytest.raises(StoreDamaged, match="move its data directory away"):
+        store.run(walk)
+    store.close()
 
 
 def test_the_statistics_follow_the_store(tmp_path: Path) -> None:
