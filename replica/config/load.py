@@ -120,8 +120,12 @@ def load_config(
     return config
 
 
+_NEAR = 0.85
+"""What is less alike is no slip of the finger, and every variable begins alike."""
+
+
 def _unknown(key: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
+    near = difflib.get_close_matches(key, known, n=1, cutoff=_NEAR)
     return f"is not known; did you mean {near[0]}?" if near else "is not known"
 
 
@@ -191,10 +195,16 @@ def _problem(detail: ErrorDetails, said: Mapping[str, str]) -> str:
     reason = str(cause) if isinstance(cause, ValueError) else _plain(detail["msg"])
     path = ".".join(str(part) for part in detail["loc"] if part != "[key]")
     if isinstance(cause, Inconsistent):
-        origin = next(said[key] for key in cause.keys if key in said)
+        said_by = next(key for key in cause.keys if key in said)
+        origin = said[said_by]
+        if said_by == cause.keys[0] and origin in (SETTINGS[said_by].flag, SETTINGS[said_by].variable):
+            return f"{origin}: {reason}"
         return f"{origin}: {cause.keys[0]}: {reason}"
     setting = next(key for key in SETTINGS if path == key or path.startswith(f"{key}."))
-    return f"{said[setting]}: {path}: {reason}"
+    origin, entry = said[setting], path[len(setting) + 1 :]
+    if origin in (SETTINGS[setting].flag, SETTINGS[setting].variable):
+        return f"{origin}: {entry}: {reason}" if entry else f"{origin}: {reason}"
+    return f"{origin}: {path}: {reason}"
 
 
 def _plain(message: str) -> str:

@@ -181,8 +181,8 @@ def test_what_is_wrong_in_the_environment_and_in_a_flag_is_named_by_it(tmp_path:
     }
     assert problems(tmp_path, environ=environ, flags={"peers": ["us=a:1", "us=a:2"]}) == [
         "RICORDO_TTL_DEFUALT: is not known; did you mean RICORDO_TTL_DEFAULT?",
-        "RICORDO_LISTEN: listen: is no address: write host:port, such as 127.0.0.1:7600 or [::1]:7600",
-        "--peer: peers: names one thing twice",
+        "RICORDO_LISTEN: is no address: write host:port, such as 127.0.0.1:7600 or [::1]:7600",
+        "--peer: names one thing twice",
     ]
 
 
