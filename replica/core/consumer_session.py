@@ -180,6 +180,9 @@ class ConsumerSession:
         """What to send now."""
         if self.ended is not None:
             return ()
+        # After a step back of the clock no timer runs longer than it was set for.
+        self._heard_at = min(self._heard_at, now)
+        self._beat_at = min(self._beat_at, Millis(now + self._settings.heartbeat))
         identity = read_identity(snapshot)
         if identity is None or (self._identity is not None and identity != self._identity):
             self._end("this replica has begun a new incarnation")

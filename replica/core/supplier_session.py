@@ -162,6 +162,9 @@ class SupplierSession:
         """What to send now."""
         if self.ended is not None:
             return ()
+        # After a step back of the clock no timer runs longer than it was set for.
+        self._heard_at = min(self._heard_at, now)
+        self._beat_at = min(self._beat_at, Millis(now + self._settings.heartbeat))
         identity = read_identity(snapshot)
         if self._refusal is not None and identity is not None:
             return (self._refuse(snapshot, identity, self._refusal, now),)

@@ -103,3 +103,17 @@ def test_a_reconcile_with_a_peer_that_is_gone_is_given_up_by_a_purge_when_nobody
         purge at=c
         """
     )
+
+
+def test_a_replica_that_waits_for_its_turn_looks_again_though_its_clock_was_set_back() -> None:
+    check(
+        """
+        fleet replicas=4 keys=1 links=["ab","ac","ad","bc","bd","cd"]
+        pull at=c source=a
+        turn at=c skew=-600000
+        remember at=c key=0
+        pull at=c source=d messages=5
+        cut at=c source=d
+        remember at=a key=0
+        """
+    )
