@@ -62,8 +62,9 @@ class Column:
     right: bool = False
     """Numbers stand on the right."""
     whole: bool = False
-    """What is too long is folded; else it is cut. In a list that appears as it arrives it comes first: where
-    it needs more than its share, it gets what the columns that are cut can spare."""
+    """What is too long is folded; else it is cut. In a list that appears as it arrives it is never folded: it
+    gets what the other columns can spare, and where they cannot spare enough the list is written as plain
+    lines."""
     style: str = ""
 
 
@@ -114,29 +115,48 @@ def print_listing(console: Console, columns: Sequence[Column], rows: Iterable[Se
     streamed = any(column.weight for column in columns)
     arriving = iter(rows)
     widths: list[int] | None = None
+    plain = False
     while chunk := list(islice(arriving, _CHUNK if streamed else None)):
-        if streamed and widths is None:
+        if streamed and not plain and (widths is None or not _fits(columns, chunk, widths)):
             widths = _widths(columns, chunk, console.width)
-        console.print(_table(columns, chunk, widths, header=count == 0))
+            plain = widths is None
+        if plain:
+            _write(console, ("\t".join(_cell(text) for text in row) for row in chunk))
+        else:
+            console.print(_table(columns, chunk, widths, header=count == 0))
         count += len(chunk)
     return count
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """How the columns share the terminal's width, once the first rows are known."""
+def _needs(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    """How wide each column has to be at least."""
+    return [
+        max(3, column.least, *(cell_len(_cell(row[at])) for row in rows if column.whole))
+        for at, column in enumerate(columns)
+    ]
+
+
+def _fits(columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> bool:
+    return all(need <= width for need, width in zip(_needs(columns, rows), widths, strict=True))
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """How the columns share the terminal's width, once the first rows are known; None when there is too
+    little of it. What one needs beyond its share is taken from those that are cut, then from the others.
+    """
+    needs = _needs(columns, rows)
+    room = width - 2 * len(columns)
+    if sum(needs) > room:
+        return None
     shares = sum(column.weight for column in columns)
-    spare = max(0, width - 2 * len(columns) - sum(column.least for column in columns))
+    spare = max(0, room - sum(column.least for column in columns))
     widths = [max(3, column.least + spare * column.weight // shares) for column in columns]
-    for at, column in enumerate(columns):
-        if not column.whole:
-            continue
-        missing = max(cell_len(_cell(row[at])) for row in rows) - widths[at]
-        for other, giving in enumerate(columns):
-            given = min(missing, widths[other] - max(3, giving.least))
-            if given > 0 and giving.weight and not giving.whole:
-                widths[other] -= given
-                widths[at] += given
-                missing -= given
+    missing = sum(max(0, need - has) for need, has in zip(needs, widths, strict=True))
+    widths = [max(need, has) for need, has in zip(needs, widths, strict=True)]
+    for other in sorted(range(len(columns)), key=lambda at: columns[at].whole):
+        given = min(missing, widths[other] - needs[other])
+        widths[other] -= given
+        missing -= given
     return widths
 
 
