@@ -17,6 +17,7 @@ from replica.cli.exits import ExitCode, Failure, failure_of, usage
 from replica.cli.options import connect, read_time
 from replica.cli.sheet import visible
 from replica.cli.terminal import Terminal
+from replica.cli.times import format_time
 from replica.client import DEFAULT_ADDRESS, Call, Client, Difference, Digest, RicordoError, compare
 from replica.client.admin import get_digest
 
@@ -97,7 +98,7 @@ def digest(
 
 
 def _line(found: Digest) -> str:
-    return f"{found.digest.hex()}  {found.live} live  at {found.at_ms}"
+    return f"{found.digest.hex()}  {found.live} live  at {format_time(found.at_ms)}"
 
 
 def _compare(

@@ -7,14 +7,15 @@ With ``--json`` the line is a JSON object with the members ``code`` (the gRPC co
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 
 import grpc
 
 from replica.client import RicordoError
 
-__all__ = ["ExitCode", "Failure", "failure_of", "usage"]
+__all__ = ["ExitCode", "Failure", "failure_of", "naming", "usage"]
 
 
 class ExitCode(IntEnum):
@@ -105,6 +106,22 @@ class Failure(Exception):
 def usage(message: str, *, field: str | None = None, remedy: str | None = None) -> Failure:
     """The failure of a wrong option, argument or value; `field` is spelt as on the command line."""
     return Failure(ExitCode.USAGE, message, field=field, remedy=remedy, code=grpc.StatusCode.INVALID_ARGUMENT)
+
+
+@contextmanager
+def naming(key: str) -> Iterator[None]:
+    """Name the entry where a call says that none is there."""
+    try:
+        yield
+    except RicordoError as error:
+        if error.code is not grpc.StatusCode.NOT_FOUND:
+            raise
+        raise Failure(
+            ExitCode.NOT_FOUND,
+            f"no live entry at {key}",
+            remedy="remember it first",
+            code=error.code,
+        ) from error
 
 
 def failure_of(error: RicordoError, address: str) -> Failure:

@@ -26,9 +26,11 @@ def parse_time(text: str) -> Millis:
             raise ValueError(f"is no time: {_FORM}")
         return Millis(millis)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
     except ValueError:
         raise ValueError(f"is no time: {_FORM}") from None
+    if moment.tzinfo is not None and text.endswith(" UTC"):
+        raise ValueError(f"names two zones: {_FORM}")
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return Millis((moment - _EPOCH) // timedelta(milliseconds=1))

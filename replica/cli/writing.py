@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from replica.cli import options
-from replica.cli.exits import usage
+from replica.cli.exits import naming, usage
 from replica.cli.options import (
     connect,
     entry_key,
@@ -132,6 +132,12 @@ def remember(
     assert topic is not None
     text = given_body(body, body_file)
     life = None if ttl is None else read_ttl("--ttl", ttl)
+    created = None if created_at is None else read_time("--created-at", created_at)
+    if title is None and text is None and not tag and not link and if_version is None:
+        waiting = " (--body-file - reads what waits on standard input)" if _something_waits() else ""
+        raise usage(
+            "nothing to remember", remedy=f"give at least one of --title, --body, --tag and --link{waiting}"
+        )
     with connect(address, timeout) as client:
         done = client.remember(
             repo_id,
@@ -149,7 +155,7 @@ def remember(
             durable=ttl is not None and life is None,
             create_only=create_only,
             if_version=_text("--if-version", if_version),
-            created_at_ms=None if created_at is None else read_time("--created-at", created_at),
+            created_at_ms=created,
         )
     terminal = Terminal(as_json)
     did = "remembered" if done.created else "wrote over"
@@ -206,7 +212,7 @@ def update(
         raise usage(
             "nothing to change", remedy="give a field, such as --title, or a tag or link to add or remove"
         )
-    with connect(address, timeout) as client:
+    with connect(address, timeout) as client, naming(str(named)):
         done = client.update(
             str(named),
             title=_text("--title", title),

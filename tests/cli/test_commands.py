@@ -2,6 +2,7 @@
 
 import pytest
 
+from replica.cli.times import format_time
 from tests.cli.processes import Run
 
 ENTRY = {
@@ -245,13 +246,14 @@ def test_no_entry_can_steer_a_terminal(ricordo: Run, repo: str) -> None:
 
 def test_what_was_not_done_is_said(ricordo: Run, repo: str) -> None:
     key = f"repo/{repo}/mem/t/one"
-    ricordo("remember", key, "--kind", "Decision", "--ttl", "1h")
-    ended = ricordo("remember", key, "--kind", "Note", "--ttl", "none", "--created-at", "0")
+    ricordo("remember", key, "--title", "x", "--kind", "Decision", "--ttl", "1h")
+    more = ("--title", "x", "--kind", "Note", "--ttl", "none", "--created-at", "0")
+    ended = ricordo("remember", key, *more)
     assert ended.code == 0
     assert "the kind stays Decision" in ended.error
     assert "still expires" in ended.error
     assert "time of creation stays" in ended.error
-    done = ricordo("remember", key, "--kind", "Note", "--ttl", "none", "--created-at", "0", "--json")
+    done = ricordo("remember", key, *more, "--json")
     assert done.err == b""
     assert done.value["kind_ignored"]
     assert done.value["durable_ignored"]
@@ -298,7 +300,7 @@ def test_digests_are_of_one_moment(ricordo: Run, repo: str) -> None:
     assert again == first
     assert ricordo("digest", "--repo", repo, "--at", "2999-01-01", "--json").value["live"] == 0
     line = ricordo("digest", "--repo", repo, "--at", str(first["at_ms"])).text
-    assert line == f"{first['digest']}  1 live  at {first['at_ms']}\n"
+    assert line == f"{first['digest']}  1 live  at {format_time(first['at_ms'])}\n"
 
 
 def test_a_compaction_says_what_it_purged(ricordo: Run) -> None:

@@ -26,7 +26,7 @@ def test_replicas_without_entries_are_equal(ricordo: Run, pair: tuple[Served, Se
     eu, us = pair
     ended = ricordo("digest", "--address", eu.address, "--compare", us.address, "--at", "0")
     assert ended.code == 0
-    assert ended.text.endswith("  0 live  at 0  in eu, us\n")
+    assert ended.text.endswith("  0 live  at 1970-01-01 00:00:00.000 UTC  in eu, us\n")
     ended = ricordo("digest", "--address", eu.address, "--compare", us.address, "--json")
     assert (ended.code, ended.lines) == (0, [])
 
@@ -37,8 +37,8 @@ def test_what_differs_is_named(
     eu, us = pair
     for served in pair:
         remember(ricordo, served, "repo/r/mem/t/both", "--title", "x")
-    remember(ricordo, eu, "repo/r/mem/t/only%2Feu")
-    remember(ricordo, us, "repo/s/mem/t/a")
+    remember(ricordo, eu, "repo/r/mem/t/only%2Feu", "--tag", "x")
+    remember(ricordo, us, "repo/s/mem/t/a", "--title", "x")
     ended = ricordo("digest", "--address", eu.address, "--compare", us.address)
     assert ended.code == 1
     assert ended.text.splitlines() == [
@@ -64,7 +64,7 @@ def test_replicas_that_replicate_come_to_agree(
     ricordo: Run, serve: Serve, served: Served, repo: str, tmp_path: Path
 ) -> None:
     for id in range(3):
-        ricordo("remember", f"repo/{repo}/mem/t/{id}")
+        ricordo("remember", f"repo/{repo}/mem/t/{id}", "--title", "x")
     home = tmp_path / "peer"
     home.mkdir()
     peer = serve("--cluster", "peer", "--peer", f"eu={served.replication}", home=home)

@@ -44,7 +44,9 @@ from tests.cli.processes import Run
         (("remember", "repo/a/mem/b/c", "--body-file", "/nowhere/x"), "--body-file: cannot read /nowhere/x"),
         (("remember", "repo/a/mem/b/c", "--title", "x" * 1025), "title"),
         (("remember", "repo/a/mem/b/c", "--body", "x" * 65537), "body"),
-        (("remember", "repo/a/mem/b/c", "--kind", "Poem"), "kind"),
+        (("remember", "repo/a/mem/b/c", "--title", "x", "--kind", "Poem"), "kind"),
+        (("remember", "repo/a/mem/b/c"), "nothing to remember; give at least one of --title"),
+        (("remember", "repo/a/mem/b/c", "--ttl", "1h", "--kind", "Note"), "nothing to remember"),
         (("remember", "repo/a/mem/b/c", "--tag", ""), "tags[0]"),
         (("remember", "repo/a/mem/b/c", "--link", "r=x", "--unlink", "r=x"), "link"),
         (("update", "repo/a/mem/b/c"), "nothing to change"),
@@ -85,7 +87,9 @@ def test_what_is_absent_exits_with_3(ricordo: Run, repo: str, command: str) -> N
 
 
 def test_an_update_of_nothing_exits_with_3(ricordo: Run, repo: str) -> None:
-    ricordo("update", f"repo/{repo}/mem/t/none", "--title", "x").complaint(3)
+    key = f"repo/{repo}/mem/t/none"
+    line = ricordo("update", key, "--title", "x").complaint(3)
+    assert line == f"ricordo: no live entry at {key}; remember it first"
 
 
 def test_removing_no_peer_exits_with_3(ricordo: Run) -> None:

@@ -29,7 +29,7 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for(
 ) -> None:
     key = f"repo/{repo}/mem/t/one"
     reading, writing = os.pipe()
-    for arguments in ((key,), (key, "--title", "x")):
+    for arguments in ((key, "--tag", "x"), (key, "--title", "x")):
         ended = process(("remember", *arguments), home=tmp_path, address=served.address, stdin=reading)
         assert (ended.code, ended.error) == (0, "")
     os.close(writing)
@@ -46,7 +46,11 @@ def test_what_comes_down_a_pipe_unasked_is_left_there_and_that_is_said_where_no_
     os.write(writing, b"first\nsecond\n")
     with (tmp_path / "body").open("rb") as file:
         for stdin in (reading, file.fileno()):
-            said = process(("remember", key), home=tmp_path, address=served.address, stdin=stdin)
+            nothing = process(("remember", key), home=tmp_path, address=served.address, stdin=stdin)
+            assert nothing.code == 2
+            assert "--body-file -" in nothing.error
+            tagged = ("remember", key, "--tag", "t")
+            said = process(tagged, home=tmp_path, address=served.address, stdin=stdin)
             assert said.code == 0
             assert "--body-file -" in said.error
             more = ("remember", key, "--title", "x")
