@@ -175,12 +175,14 @@ def test_what_is_wrong_in_a_file_is_named_with_file_key_and_reason(
 def test_what_is_wrong_in_the_environment_and_in_a_flag_is_named_by_it(tmp_path: Path) -> None:
     environ = {
         "RICORDO_TTL_DEFUALT": "1h",
+        "RICORDO_FOO": "1",
         "RICORDO_LISTEN": "here",
         "RICORDO_ADDRESS": "localhost:1",
         "HOME": "/",
     }
     assert problems(tmp_path, environ=environ, flags={"peers": ["us=a:1", "us=a:2"]}) == [
         "RICORDO_TTL_DEFUALT: is not known; did you mean RICORDO_TTL_DEFAULT?",
+        "RICORDO_FOO: is not known",
         "RICORDO_LISTEN: is no address: write host:port, such as 127.0.0.1:7600 or [::1]:7600",
         "--peer: names one thing twice",
     ]
