@@ -78,8 +78,8 @@ class Limits:
         if texts or tags or flat_links(command.add_links) - held.links.keys():
             raise Refused(
                 Code.RESOURCE_EXHAUSTED,
-                f"the entry would grow to {size} bytes; at most {self.entry_bytes} are allowed: remove tags or"
-                " links from it first, or write another entry",
+                f"the entry would grow to {size} bytes; at most {self.entry_bytes} are allowed: remove tags"
+                " or links from it first, or write another entry",
                 field="key",
             )
 

@@ -323,8 +323,8 @@ class LmdbStorage:
         return True
 
     def _to_write(self) -> MappedStore:
-        """The files, if they are still in their directory: into files that were removed one could write on, and
-        lose it all when the process ends. Raises StoreGone and StorageClosed.
+        """The files, if they are still in their directory: into files that were removed one could write on,
+        and lose it all when the process ends. Raises StoreGone and StorageClosed.
         """
         mapped = self._current()
         try:
