@@ -31,6 +31,9 @@ def _words(error: grpc.aio.AioRpcError) -> str:
     match error.code():
         case grpc.StatusCode.UNAVAILABLE:
             return f"not available: {details}"
+        case grpc.StatusCode.INTERNAL if details == "Internal error from Core":
+            # What gRPC says of a message for which there is no connection any more.
+            return "the connection broke"
         case grpc.StatusCode.UNIMPLEMENTED:
             return "what answers there is no replica's replication listener"
         case code:
