@@ -42,13 +42,13 @@ def test_a_flag_goes_before_a_variable_and_that_before_the_file(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--cluster", "a b"), "--cluster: cluster: must not contain whitespace"),
-        (("--listen", "7600"), "--listen: listen: is no address"),
-        (("--ttl-default", "90"), "--ttl-default: ttl.default: lacks a unit"),
-        (("--ttl-repository", "x"), "--ttl-repository: ttl.repositories: must be written name=value"),
-        (("--peer", "us=nowhere"), "--peer: peers.us: is no address"),
+        (("--cluster", "a b"), "--cluster: must not contain whitespace"),
+        (("--listen", "7600"), "--listen: is no address"),
+        (("--ttl-default", "90"), "--ttl-default: lacks a unit"),
+        (("--ttl-repository", "x"), "--ttl-repository: must be written name=value"),
+        (("--peer", "us=nowhere"), "--peer: us: is no address"),
         (("--config", "/nowhere/ricordo.toml"), "/nowhere/ricordo.toml: no such configuration file"),
-        (("--log-level", "loud"), "--log-level: log.level: "),
+        (("--log-level", "loud"), "--log-level: "),
         (("--colour", "red"), "No such option: --colour"),
     ],
 )
