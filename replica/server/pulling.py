@@ -83,11 +83,14 @@ class Puller:
                 raise StreamBroken("the peer ended the stream") from None
             peer.sent(encoded.ByteSize())
 
+        def measure() -> None:
+            with runtime.snapshot() as snapshot:
+                peer.behind(runtime.clock(), session.lag(snapshot))
+
         def watch(outcome: Outcome | None) -> None:
             peer.skew = session.skew
             if session.welcomed:
-                with runtime.snapshot() as snapshot:
-                    peer.behind(runtime.clock(), session.lag(snapshot))
+                measure()
             standing = session.standing
             if standing is not None and (session.welcomed, standing.kind.value) != (
                 peer.connected,
@@ -106,6 +109,8 @@ class Puller:
                 await drive(session, runtime, messages(), send, watch, fleet.settings.silence / 1000)
             except ProtocolError as error:
                 raise PullEnded(f"it broke the protocol: {error.reason}") from None
+        # What came last and could not be applied is missing here, too.
+        measure()
         ended = session.ended
         assert ended is not None
         raise PullEnded(ended.reason, refused=ended.cause is not None)

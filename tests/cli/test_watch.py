@@ -56,7 +56,7 @@ def happening(process: subprocess.Popen[bytes]) -> dict[str, Any]:
 def test_what_is_live_and_then_what_changes(served: Served, ricordo: Run, repo: str, tmp_path: Path) -> None:
     ricordo("remember", f"repo/{repo}/mem/t/b", "--title", "second\tof two")
     ricordo("remember", f"repo/{repo}/mem/t/a", "--title", "first")
-    ricordo("remember", f"repo/{repo}/mem/u/c")
+    ricordo("remember", f"repo/{repo}/mem/u/c", "--title", "t")
     with watching(served, tmp_path, "--repo", repo, "--topic", "t", "--json") as process:
         assert [event(process)["key"] for _ in range(2)] == [f"repo/{repo}/mem/t/{id}" for id in "ab"]
         assert event(process)["caught_up"] is True
@@ -85,14 +85,14 @@ def test_an_interrupted_watch_says_how_to_go_on(
     served: Served, ricordo: Run, repo: str, tmp_path: Path
 ) -> None:
     with watching(served, tmp_path, "--repo", repo) as process:
-        ricordo("remember", f"repo/{repo}/mem/t/a")
+        ricordo("remember", f"repo/{repo}/mem/t/a", "--title", "t")
         assert pipe(process.stdout).readline().startswith(b"put\t")
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
         assert process.returncode == 130
     assert said.startswith(b"go on with --resume ")
     token = said.split()[-1].decode()
-    ricordo("remember", f"repo/{repo}/mem/t/b")
+    ricordo("remember", f"repo/{repo}/mem/t/b", "--title", "t")
     (found,) = ricordo("watch", "--repo", repo, "--resume", token, "--limit", "1", "--json").lines
     assert found["key"].endswith("/b")
 
@@ -112,11 +112,11 @@ def test_a_watch_outlives_its_replica(serve: Serve, tmp_path: Path) -> None:
 
     with watching(first, home, "--from-now", "--json") as process:
         assert event(process)["caught_up"]
-        ricordo("remember", "repo/r/mem/t/a")
+        ricordo("remember", "repo/r/mem/t/a", "--title", "t")
         assert happening(process)["id"] == "a"
         assert first.stop() == 0
         second = serve("--cluster", "eu", home=home, listen=first.address)
-        ricordo("remember", "repo/r/mem/t/b")
+        ricordo("remember", "repo/r/mem/t/b", "--title", "t")
         assert happening(process)["id"] == "b"
         second.process.send_signal(signal.SIGKILL)
         second.process.wait(30)
@@ -132,7 +132,7 @@ def test_a_replica_that_stays_away_is_given_up(ricordo: Run) -> None:
 
 def test_a_token_of_another_store_is_too_old(serve: Serve, ricordo: Run, repo: str) -> None:
     other = serve("--cluster", "us")
-    ricordo("remember", f"repo/{repo}/mem/t/a")
+    ricordo("remember", f"repo/{repo}/mem/t/a", "--title", "t")
     token = ricordo("watch", "--repo", repo, "--limit", "1").error.split()[-1]
     said = ricordo("watch", "--repo", repo, "--resume", token, "--address", other.address).complaint(6)
     assert "of another store" in said

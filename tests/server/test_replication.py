@@ -275,16 +275,19 @@ async def test_a_removed_peer_is_pulled_from_no_more(start: Start) -> None:
     assert (peer.cluster, peer.origin, peer.address) == ("us", apb.PEER_ORIGIN_CONSUMER_ONLY, "")
 
 
-async def test_two_replicas_of_one_cluster_refuse_each_other_on_both_sides(start: Start) -> None:
-    eu, us = await start("eu"), await start("us")
-    # At the address that `eu` was given for `us` there is itself.
-    await eu.admin.AddPeer(apb.AddPeerRequest(cluster="us", address=eu.replica.replication_address))
-    refused = await status_of(eu, "us", lambda peer: peer.verdict == "REFUSED")
+async def test_two_replicas_of_one_cluster_refuse_each_other_on_both_sides(
+    start: Start, tmp_path: Path
+) -> None:
+    eu, twin = await start("eu"), await start("eu", data_dir=str(tmp_path / "twin"))
+    # At the address that `eu` was given for `us` there is another replica of its own cluster.
+    await eu.admin.AddPeer(apb.AddPeerRequest(cluster="us", address=twin.replica.replication_address))
+    refused = await status_of(eu, "us", lambda peer: bool(peer.last_error))
+    assert refused.verdict == "REFUSED"
     assert not refused.connected
     assert "cluster eu" in refused.last_error
-    supplier = await status_of(eu, "eu", lambda peer: bool(peer.last_error))
+    supplier = await status_of(twin, "eu", lambda peer: bool(peer.last_error))
     assert "refused as a consumer" in supplier.last_error
-    assert (await us.status()).counts.registers == 0
+    assert (await twin.status()).counts.registers == 0
 
 
 async def test_a_second_store_that_claims_a_connected_cluster_is_refused_on_both_sides(
