@@ -81,6 +81,8 @@ def watch(
             ):
                 _show(event, terminal)
                 token = event.resume_token
+                # At once, for somebody waits for it; after the token, for an interruption may come now.
+                sys.stdout.flush()
                 if limit is not None and event.key is not None:
                     limit -= 1
                     if not limit:
@@ -92,12 +94,10 @@ def watch(
 
 
 def _show(event: WatchEvent, terminal: Terminal) -> None:
-    """At once: somebody waits for it."""
     if terminal.as_json:
         terminal.write_json(event)
     elif event.key is not None:
         print(_line(event, wide=terminal.out.is_terminal))
-    sys.stdout.flush()
 
 
 def _say_token(token: str, terminal: Terminal) -> None:
