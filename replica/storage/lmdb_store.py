@@ -224,7 +224,7 @@ class LmdbStorage:
 
         Others go on reading and writing. It is given up, to be tried again some other time, when someone
         waits for the map to grow or the store to close, or holds a snapshot at the very end. Raises
-        StorageFull (nothing has changed) and another StorageError, and StorageClosed.
+        StorageFull (nothing has changed), StoreGone, StorageClosed and another StorageError.
         """
         if not self._shrinking.acquire(blocking=False):
             return False
@@ -248,7 +248,7 @@ class LmdbStorage:
 
         thread = self._gate.enter()
         try:
-            mapped = self._current()
+            mapped = self._to_write()
             file_bytes = (self._directory / DATA_FILE).stat().st_size
             with mapped.environment.begin(buffers=True) as transaction:
                 rows = _count_rows(transaction, mapped)
@@ -295,7 +295,7 @@ class LmdbStorage:
         """A look at the store, and the rows written since the last one; what is written later is noted."""
         thread = self._gate.enter()
         try:
-            mapped = self._current()
+            mapped = self._to_write()
             self._turn.take()
             try:
                 source = mapped.environment.begin(buffers=True)
@@ -312,7 +312,7 @@ class LmdbStorage:
         if not self._gate.seize(_SWAP_PATIENCE):
             return False
         try:
-            old = self._current()
+            old = self._to_write()
             with old.environment.begin(buffers=True) as source:
                 rewriting.catch_up(source, old.tables, self._journal.end())
             self._mapped = rewriting.take_place()

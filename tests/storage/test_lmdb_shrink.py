@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.core.storage import StorageClosed, StorageError, Table, Transaction
+from replica.core.storage import StorageClosed, StorageError, StoreGone, Table, Transaction
 from replica.storage.lmdb_map import map_store
 from replica.storage.lmdb_rewrite import Rewriting
 from replica.storage.lmdb_store import LmdbStorage
@@ -275,6 +275,22 @@ def test_what_an_unfinished_copy_left_behind_is_removed(tmp_path: Path) -> None:
     store = LmdbStorage.open(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == FILES
     assert rows(store) == [(b"a", b"A")]
+    store.close()
+
+
+def test_a_store_that_took_the_place_of_this_one_is_left_alone(tmp_path: Path) -> None:
+    store = LmdbStorage.open(tmp_path / "data")
+    churn(store, random.Random(12), 100, 1000)
+    (tmp_path / "data").rename(tmp_path / "moved")
+    other = LmdbStorage.open(tmp_path / "data")
+    fill(other, b"a")
+    with pytest.raises(StoreGone):
+        store.shrink()
+    assert rows(other) == [(b"a", b"A")]
+    other.close()
+    other = LmdbStorage.open(tmp_path / "data", create=False)
+    assert rows(other) == [(b"a", b"A")]
+    other.close()
     store.close()
 
 
