@@ -40,7 +40,7 @@ from replica.wire import replication_pb2
 from replica.wire.sessions import from_consumer, from_supplier, to_consumer, to_supplier
 
 __all__ = [
-    "FOLDER",
+    "DOCS",
     "GRACE",
     "HOUR",
     "MAX_SILENCE",
@@ -55,7 +55,7 @@ __all__ = [
     "show",
 ]
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "figures"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 MINUTE = Millis(60_000)
 HOUR = Millis(60 * MINUTE)
@@ -275,7 +275,7 @@ class Measurement:
     load_before: float = field(default_factory=lambda: os.getloadavg()[0])
 
     def write(self) -> Path:
-        """Write them down."""
+        """Write them down, as `docs/bounds-NAME.json`."""
         machine = {
             "processors": os.cpu_count(),
             "load_before": round(self.load_before, 1),
@@ -285,8 +285,7 @@ class Measurement:
             "lmdb": ".".join(map(str, lmdb.version(subpatch=False))),
             "stores": self.place,
         }
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        path = FOLDER / f"{self.name}.json"
+        path = DOCS / f"bounds-{self.name}.json"
         content = {"command": self.what, "machine": machine, **self.figures}
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         return path

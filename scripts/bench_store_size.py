@@ -144,7 +144,7 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=64, help="calls that share a transaction")
     parser.add_argument("--per-second", type=int, default=1000, help="calls in a second of virtual time")
     parser.add_argument("--place", type=Path, help="where the stores lie; default: a temporary folder")
-    parser.add_argument("--name", default="store_size", help="of the file of figures; empty: none")
+    parser.add_argument("--name", default="store-size", help="of the file of figures; empty: none")
     chosen = parser.parse_args()
     runs = {}
     command = (
